@@ -1,0 +1,170 @@
+"""What a run is asked to do: every option once, with its default, its bounds and its help.
+
+`RunConfig` is the single declaration. The command line, the environment, `.env` and TOML files are all read against it
+(`trainbox.settings`), so an option added here exists everywhere.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class Option:
+    """What the edge needs to know of one field: help text, bounds and choices.
+
+    `minimum` and `maximum` are inclusive; with `open_minimum` or `open_maximum` the bound itself is refused.
+    """
+
+    help: str
+    panel: str
+    minimum: float | None = None
+    maximum: float | None = None
+    open_minimum: bool = False
+    open_maximum: bool = False
+    choices: tuple[str, ...] = ()
+    metavar: str | None = None
+
+
+def option(default: Any, help: str, *, panel: str, **bounds: Any) -> Any:
+    """A dataclass field that carries its `Option`."""
+    return dataclasses.field(default=default, metadata={"option": Option(help=help, panel=panel, **bounds)})
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunConfig:
+    """One training run, complete. `None` means "decided later from what is found", and the field's help says how."""
+
+    # Data
+    dataset: str = option(
+        "digits", "Data set: digits (bundled) or any image classification set of TFDS by its name.", panel="Data"
+    )
+    data_dir: Path = option(Path("data"), "Folder that caches prepared data sets; /data in the image.", panel="Data")
+    validation_split: float = option(
+        0.0,
+        "Share of the training rows held out for validation; 0: the set's own validation split, if it has one.",
+        panel="Data",
+        minimum=0.0,
+        maximum=1.0,
+        open_maximum=True,
+    )
+    offline: bool = option(False, "Never reach for the network; a data set must be prepared.", panel="Data")
+    # Model
+    model: str = option("cnn", "Model: cnn, mlp, or one's own as FILE.py:FUNCTION.", panel="Model")
+    precision: str = option(
+        "float32", "Precision of the computation.", panel="Model", choices=("float32", "bfloat16", "float16")
+    )
+    # Training
+    epochs: int = option(12, "Passes over the training rows.", panel="Training", minimum=1)
+    batch_size: int | None = option(
+        None, "Global batch; any size on any number of devices. Default: 64 rows a shard.", panel="Training", minimum=1
+    )
+    batch_size_per_replica: int | None = option(
+        None, "The same, said per replica.", panel="Training", minimum=1
+    )
+    shards: int | None = option(
+        None,
+        "Shards V that the global batch is split into: a multiple of the replicas (more: gradient accumulation). "
+        "Default: one a replica; 8 with --reproducible.",
+        panel="Training",
+        minimum=1,
+    )
+    seed: int = option(
+        1, "Seed of weights, data order, dropout and augmentation.", panel="Training", minimum=0, maximum=2**31 - 1
+    )
+    reproducible: bool = option(
+        False, "The same bits on any number of equal devices that the shards can be dealt to.", panel="Training"
+    )
+    engine: str = option(
+        "trainbox", "trainbox's own loop, or Keras's fit for comparison.", panel="Training", choices=("trainbox", "fit")
+    )
+    early_stopping: int = option(
+        0,
+        "Stop after this many epochs without a better loss (validation if there is one, else train); 0: off.",
+        panel="Training",
+        minimum=0,
+    )
+    callbacks: str | None = option(
+        None, "Keras callbacks: FILE.py:FUNCTION, a function that returns a list.", panel="Training"
+    )
+    # Optimizer
+    optimizer: str = option(
+        "adam", "Optimizer.", panel="Optimizer", choices=("sgd", "adam", "adamw", "rmsprop")
+    )
+    learning_rate: float = option(1e-3, "Peak learning rate.", panel="Optimizer", minimum=0.0)
+    momentum: float = option(
+        0.0, "Momentum of sgd and rmsprop.", panel="Optimizer", minimum=0.0, maximum=1.0, open_maximum=True
+    )
+    weight_decay: float = option(0.0, "Decoupled weight decay a step.", panel="Optimizer", minimum=0.0)
+    clip_norm: float | None = option(
+        None, "Clip each variable's gradient to this norm.", panel="Optimizer", minimum=0.0, open_minimum=True
+    )
+    global_clip_norm: float | None = option(
+        None, "Clip all gradients together to this norm.", panel="Optimizer", minimum=0.0, open_minimum=True
+    )
+    schedule: str = option(
+        "constant", "Learning-rate schedule.", panel="Optimizer", choices=("constant", "cosine", "step")
+    )
+    warmup_epochs: float = option(0.0, "Epochs of linear warm-up from 0.", panel="Optimizer", minimum=0.0)
+    decay_epochs: float = option(
+        10.0, "Epochs between two drops of the step schedule.", panel="Optimizer", minimum=0.0, open_minimum=True
+    )
+    decay_factor: float = option(
+        0.1, "Factor of each drop of the step schedule.", panel="Optimizer", minimum=0.0, maximum=1.0
+    )
+    # Devices
+    device: str = option(
+        "auto",
+        "auto: the GPUs if the machine has any, else the CPU; cpu; gpu.",
+        panel="Devices",
+        choices=("auto", "cpu", "gpu"),
+    )
+    gpus: int | None = option(None, "Use the first N visible GPUs. Default: all.", panel="Devices", minimum=1)
+    devices: str | None = option(
+        None, "Use these GPUs, by index as visible here or by UUID: 0,2.", panel="Devices", metavar="LIST"
+    )
+    logical_devices: int | None = option(
+        None,
+        "With --device cpu: split the CPU into N devices, for tests and for trying things out. Default: 1.",
+        panel="Devices",
+        minimum=1,
+        maximum=64,
+    )
+    all_reduce: str = option(
+        "auto",
+        "How gradients are summed over replicas.",
+        panel="Devices",
+        choices=("auto", "nccl", "hierarchical", "one-device"),
+    )
+    threads: int = option(
+        0,
+        "Threads inside one operation on the CPU; 0: as many as the process may use (2 with --reproducible).",
+        panel="Devices",
+        minimum=0,
+        maximum=1024,
+    )
+    # Output
+    output_dir: Path = option(Path("output"), "Folder that holds the runs; /output in the image.", panel="Output")
+    run: str | None = option(
+        None, "Name of the run's folder. Default: the Slurm job's id, else data set, model and time.", panel="Output"
+    )
+    checkpoint_epochs: int = option(1, "Epochs between two checkpoints.", panel="Output", minimum=1)
+    keep: int = option(3, "Checkpoints kept, the best one besides.", panel="Output", minimum=1)
+    log_steps: int = option(
+        100, "Steps between two lines of metrics.jsonl; 0: one line an epoch.", panel="Output", minimum=0
+    )
+    tensorboard: bool = option(True, "Write TensorBoard events too.", panel="Output")
+    progress: str = option(
+        "auto",
+        "auto: a live display on a terminal, else one line an epoch; live; plain.",
+        panel="Output",
+        choices=("auto", "live", "plain"),
+    )
+
+
+def options() -> dict[str, Option]:
+    """Every option by its field's name, in the order of declaration."""
+    return {field.name: field.metadata["option"] for field in dataclasses.fields(RunConfig)}
