@@ -1,0 +1,134 @@
+# shellcheck shell=bash
+# Docker and Apptainer: whether they can run trainbox here, and the flags that they need for it.
+
+# Variables that reach the job in a container; other ones stay out, since a host's paths mean nothing there.
+passed='^(TRAINBOX_[A-Z0-9_]+|SLURM_[A-Z0-9_]+|NCCL_[A-Z0-9_]+|TF_[A-Z0-9_]+|XLA_FLAGS|CUDA_(VISIBLE_DEVICES|DEVICE_ORDER)|(NO|FORCE)_COLOR|TERM)$'
+# Those that only the launcher reads. The image sets its own two folders.
+kept='^TRAINBOX_(RUNTIME|VARIANT|BASE|DATA_DIR|OUTPUT_DIR)$'
+
+passed_variables() {
+    local name
+    while read -r name; do
+        if [[ $name =~ $passed && ! $name =~ $kept ]]; then printf '%s\n' "$name"; fi
+    done < <(compgen -e)
+}
+
+# Sets `mounts`, as Docker and Apptainer both write them, and `workdir`, `data` and `output`.
+plan_mounts() {
+    local name path
+    mounts=() workdir=$PWD
+    # The same path as outside, so that FILE.py:FUNCTION means the same file, unless it would hide a part of the image.
+    case $PWD/ in
+    / | /bin/* | /data/* | /dev/* | /etc/* | /lib*/* | /output/* | /proc/* | /run/* | /sbin/* | /sys/* | /usr/*) workdir=/work ;;
+    esac
+    add_mount "$PWD" "$workdir" ,readonly
+    for name in model callbacks config; do
+        path=$(option "$name")
+        [ -f "$path" ] || path=${path%:*}
+        [ -f "$path" ] || continue
+        path=$(dirname "$(realpath "$path")")
+        case $path/ in "$PWD"/*) ;; *) add_mount "$path" "$path" ,readonly ;; esac
+    done
+    data=$(folder data) output=$(folder output)
+    add_mount "$data" /data
+    add_mount "$output" /output
+    # A flag beats the image's own TRAINBOX_DATA_DIR=/data, so its path must exist inside too.
+    [ -z "$(flag data-dir)" ] || add_mount "$data" "$data"
+    [ -z "$(flag output-dir)" ] || add_mount "$output" "$output"
+}
+
+# add_mount SOURCE TARGET [OPTIONS]: the value is read as CSV.
+add_mount() {
+    local source=src=$1 target=dst=$2
+    case $1$2 in *[,\"]*) source=\"${source//\"/\"\"}\" target=\"${target//\"/\"\"}\" ;; esac
+    mounts+=(--mount "type=bind,$source,$target${3-}")
+}
+
+base_image() {
+    local base
+    base=$(setting base)
+    printf '%s' "${base:-$(sed -n 's/^ARG BASE=//p' "$root/Dockerfile" 2>/dev/null)}"
+}
+
+prepare_docker() {
+    local image=trainbox:$variant base answer
+    reason='Docker is not installed'
+    command -v docker >/dev/null || return 1
+    if answer=$(timeout 20 docker image inspect --format ok "$image" 2>&1); then
+        ! outdated "docker-$variant" || build_docker_image "$image" "$(base_image)"
+        return
+    fi
+    reason='Docker has no engine that answers'
+    [[ ${answer,,} == *'no such image'* ]] || return 1
+    base=$(base_image)
+    reason="Docker has neither $image nor its base $base"
+    has_docker_base "$base" || return 1
+    build_docker_image "$image" "$base"
+}
+
+# Whether the base is there or can be fetched. A registry that did not have it is not asked at every start.
+has_docker_base() {
+    ! docker image inspect "$1" >/dev/null 2>&1 || return 0
+    [ -n "$(setting runtime)" ] || ! noted no-docker-base "$1" || return 1
+    ! timeout 60 docker manifest inspect "$1" >/dev/null 2>&1 || return 0
+    note no-docker-base "$1"
+    return 1
+}
+
+build_docker_image() {
+    local ca=${SSL_CERT_FILE:-${PIP_CERT-}}
+    reason="Docker cannot build $1"
+    take_turn
+    step docker build --target "$variant" --tag "$1" --build-arg BASE="$2" ${ca:+--secret "id=ca,src=$ca"} "$root" || return 1
+    note "docker-$variant" "$sources"
+    end_turn
+}
+
+run_in_docker() {
+    local name command=(docker run --rm --hostname "$(uname -n)" --user "$(docker_user)" --read-only --tmpfs /tmp --shm-size 1g)
+    plan_mounts
+    if [ -t 0 ] && [ -t 1 ]; then command+=(--interactive --tty); fi
+    [ "$variant" != gpu ] || command+=(--gpus all)
+    ! is_cached "$data" "$output" || command+=(--network none)
+    for name in $(passed_variables); do command+=(--env "$name"); done
+    become "${command[@]}" "${mounts[@]}" --workdir "$workdir" "trainbox:$variant" "${words[@]}"
+}
+
+# The caller's, except that a rootless engine's root is the caller already.
+docker_user() {
+    local user
+    user=$(id -u):$(id -g)
+    [ "$user" = 0:0 ] || [ -n "$dry_run" ] ||
+        [[ $(docker info --format '{{.SecurityOptions}}' 2>/dev/null) != *name=rootless* ]] || user=0:0
+    printf '%s' "$user"
+}
+
+prepare_apptainer() {
+    reason='Apptainer is not installed'
+    command -v apptainer >/dev/null || return 1
+    [ ! -f "$root/trainbox.sif" ] || outdated sif || return 0
+    build_sif
+}
+
+build_sif() {
+    local new=$root/.trainbox/new.sif base
+    base=$(setting base)
+    reason='Apptainer cannot build trainbox.sif'
+    take_turn
+    step apptainer build --force --mksquashfs-args '-comp zstd -Xcompression-level 3' \
+        --build-arg variant="$variant" ${base:+--build-arg base="$base"} "$new" "$root/apptainer.def" || return 1
+    step mv "$new" "$root/trainbox.sif"
+    note sif "$sources"
+    end_turn
+}
+
+run_in_apptainer() {
+    local name variables=() command=(apptainer run --cleanenv --no-home --no-mount cwd)
+    plan_mounts
+    [ "$variant" != gpu ] || command+=(--nv)
+    ! is_cached "$data" "$output" || command+=(--net --network none)
+    # Through the environment, because --env would split values at commas.
+    for name in $(passed_variables); do variables+=("APPTAINERENV_$name=${!name}"); done
+    [ ${#variables[@]} = 0 ] || command=(env "${variables[@]}" "${command[@]}")
+    become "${command[@]}" "${mounts[@]}" --pwd "$workdir" "$root/trainbox.sif" "${words[@]}"
+}
