@@ -1,0 +1,113 @@
+"""What every step works on: the model and how it is fed, and the sums over the shards of a global batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+import keras
+import tensorflow as tf
+
+from trainbox.errors import UsageError
+from trainbox.objective import Objective
+from trainbox.penalties import activity_penalties_masked, regularized
+from trainbox.plan import Plan
+from trainbox.reduction import sum_shards
+
+Tensors = list[Any]
+HOST = "CPU:0"
+
+
+class Rows(Protocol):
+    """Where rows come from: `fetch` takes int32 indices [n] inside a graph and gives inputs [n, …] and labels [n]."""
+
+    def fetch(self, indices: Any) -> tuple[Any, Any]: ...
+
+
+class Batch(NamedTuple):
+    """One global batch by its rows' numbers, or a block of them with one more dimension in front.
+
+    `indices` int32 [V, rows], `weights` float32 [V, rows] (spare rows 0), `seeds` uint32 [V, seed variables, 2].
+    """
+
+    indices: Any
+    weights: Any
+    seeds: Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class Learner:
+    """Model, optimizer and objective, built in the scope of `strategy`, and how they are fed."""
+
+    strategy: tf.distribute.Strategy
+    model: keras.Model
+    optimizer: keras.optimizers.Optimizer
+    objective: Objective
+    plan: Plan
+
+    @property
+    def statistics(self) -> tuple[str, ...]:
+        """What a step reports as sums over its examples, in this order; `weight` is the sum of the rows' weights."""
+        return ("loss", *self.objective.metrics, "weight")
+
+    def replica_sums(self, compute: Callable[[Any], Tensors], specs: list[tf.TensorSpec]) -> Tensors:
+        """On one replica: the sum over all V shards of what `compute` gives for a shard's number."""
+        context = tf.distribute.get_replica_context()
+        first = context.replica_id_in_sync_group * self.plan.shards_per_replica
+        sums = sum_shards(lambda shard: compute(first + shard), self.plan.shards_per_replica, specs)
+        return list(context.all_reduce(tf.distribute.ReduceOp.SUM, sums))
+
+    def forward(
+        self, rows: Rows, batch: Batch, weights: Tensors, state: Tensors, *, training: bool
+    ) -> tuple[Tensors, Tensors]:
+        """On one replica, for one shard: the non-trainable state after the call, and the statistics.
+
+        `weights` and `state` are the values to compute with. The statistics are float32 scalars, each a weighted sum
+        over the shard's rows; losses that layers add count as a mean over the rows.
+        """
+        with tf.device(HOST):
+            inputs, labels = rows.fetch(batch.indices)
+        with activity_penalties_masked(self.model, batch.weights):
+            outputs, new_state, losses = self.model.stateless_call(
+                weights, state, inputs, training=training, return_losses=True
+            )
+        added = losses[: len(losses) - len(regularized(self.model))]
+        count = tf.reduce_sum(batch.weights)
+        outputs = tf.cast(outputs, tf.float32)
+        functions = [self.objective.loss, *self.objective.metrics.values()]
+        loss, *metrics = [tf.reduce_sum(_per_example(f, labels, outputs) * batch.weights) for f in functions]
+        loss += sum((tf.cast(value, tf.float32) for value in added), 0.0) * count
+        return new_state, [loss, *metrics, count]
+
+
+def values(held: Sequence[keras.Variable]) -> Tensors:
+    """The values of variables, as tensors."""
+    return [tf.convert_to_tensor(variable.value) for variable in held]
+
+
+def seed_positions(model: keras.Model) -> list[int]:
+    """Where, among the non-trainable variables, the states of seed generators are."""
+    return [i for i, v in enumerate(model.non_trainable_variables) if v.path.endswith("seed_generator_state")]
+
+
+def on_host(batch: Batch, shard: Any) -> Batch:
+    """One shard of a batch, cut out on the host, where its rows are fetched."""
+    with tf.device(HOST):
+        return Batch(*(tf.gather(part, shard) for part in batch))
+
+
+def same_on_all(strategy: tf.distribute.Strategy, value: Any) -> Any:
+    """The value that is the same on every replica."""
+    return strategy.experimental_local_results(value)[0]
+
+
+def _per_example(function: Any, labels: Any, outputs: Any) -> Any:
+    values = tf.convert_to_tensor(function(labels, outputs))
+    if values.shape.rank != 1:
+        name = getattr(function, "__name__", type(function).__name__)
+        raise UsageError(
+            f"the loss or metric {name} gives shape {tuple(values.shape)} where one value an example is needed; "
+            "do not average over the batch in it"
+        )
+    return tf.cast(values, tf.float32)
