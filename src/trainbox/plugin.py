@@ -106,7 +106,7 @@ def _load(reference: Reference) -> Callable[..., Any]:
     function = getattr(module, reference.function, None)
     if not callable(function):
         raise UsageError(f"{reference}: {reference.function} is {type(function).__name__}, not a function; name one")
-    return function  # type: ignore[no-any-return]
+    return function
 
 
 def _module(reference: Reference) -> ModuleType:

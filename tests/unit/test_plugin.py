@@ -76,7 +76,7 @@ def test_a_missing_function_names_the_nearest(tmp_path):
     with pytest.raises(UsageError) as raised:
         parse(path)
     assert str(raised.value) == f"--model: {path} does not define build; it has biuld, os"
-    with pytest.raises(UsageError, match="does not define build; it defines nothing$"):
+    with pytest.raises(UsageError, match=r"does not define build; it defines nothing$"):
         parse(write(tmp_path, "", "empty.py"))
 
 
