@@ -49,28 +49,27 @@ find_python() {
 
 # Sets `uv`: the machine's, else the locked one, installed by the machine's pip or by the one that Python carries.
 find_uv() {
-    local pip=("$python" -m pip --python "$venv/bin/python") index
-    export PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_USER=0
-    # uv does not read pip's configuration.
-    if index=$("$python" -m pip config get global.index-url 2>/dev/null); then
-        export UV_DEFAULT_INDEX=${UV_DEFAULT_INDEX:-${PIP_INDEX_URL:-$index}}
-    fi
+    local pip=("$python" -m pip --python "$venv/bin/python")
     for uv in "$venv/bin/uv" "$(command -v uv)"; do
         ! "$uv" --version >/dev/null 2>&1 || return 0
     done
-    if ! "$python" -m pip --version >/dev/null 2>&1; then
+    if ! "$python" -c 'import pip' 2>/dev/null; then
         "$python" -c 'import ensurepip' 2>/dev/null ||
             fail 'needs pip or uv to install packages, and this Python has neither: apt-get install python3-venv'
         must "$venv/bin/python" -m ensurepip
         pip=("$venv/bin/python" -m pip)
     fi
-    must "${pip[@]}" install --quiet --require-hashes --requirement "$root/requirements/uv.txt"
+    export PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_USER=0
+    must "${pip[@]}" install --quiet --require-hashes --requirement "$root/requirements/bootstrap.txt"
     uv=$venv/bin/uv
 }
 
-# Certificates and caches as the machine has them.
+# The index, the certificates and a place for the cache, as the machine has them.
 prepare_uv() {
-    local cache
+    local cache index
+    # uv does not read pip's configuration.
+    index=${PIP_INDEX_URL:-$("$python" -m pip config get global.index-url 2>/dev/null)} || index=
+    [ -z "$index" ] || export UV_DEFAULT_INDEX=${UV_DEFAULT_INDEX:-$index}
     # A site's own authority, as behind a proxy that inspects TLS, is among the system's, or pip has been told of it.
     export UV_SYSTEM_CERTS=1
     [ -z "${SSL_CERT_FILE:-${PIP_CERT-}}" ] || export SSL_CERT_FILE=${SSL_CERT_FILE:-$PIP_CERT}
@@ -83,15 +82,15 @@ prepare_uv() {
 }
 
 install_packages() {
-    local files=("$root/requirements/$variant.txt" "$root/requirements/uv.txt") dist=$root/.trainbox/dist
-    # What builds a wheel is locked too: trainbox's own, and those of packages that come as source only.
-    local locked_builds=(--build-constraints "$root/requirements/build.txt" --require-build-hashes)
+    local files=("$root/requirements/$variant.txt" "$root/requirements/bootstrap.txt") wheels=$root/.trainbox/wheels
     [ -z "$1" ] || files+=("$root/requirements/dev.txt")
     [ -n "$dry_run" ] || prepare_uv
-    must "$uv" pip sync --python "$venv/bin/python" --require-hashes "${locked_builds[@]}" "${files[@]}"
-    [ -n "$dry_run" ] || rm -rf "$dist"
-    must "$uv" build --quiet --wheel --python "$venv/bin/python" --out-dir "$dist" "${locked_builds[@]}" "$root"
-    must "$uv" pip install --quiet --python "$venv/bin/python" --no-deps --reinstall "$dist"/trainbox-*.whl
+    # promise is published as source only; what builds it is locked too.
+    must "$uv" pip sync --python "$venv/bin/python" --require-hashes --only-binary :all: --no-binary promise \
+        --build-constraints "$root/requirements/bootstrap.txt" "${files[@]}"
+    [ -n "$dry_run" ] || rm -rf "$wheels"
+    must "$uv" build --quiet --wheel --python "$venv/bin/python" --no-build-isolation --out-dir "$wheels" "$root"
+    must "$uv" pip install --quiet --python "$venv/bin/python" --no-deps --reinstall "$wheels"/trainbox-*.whl
 }
 
 run_in_venv() {
