@@ -11,6 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+# What TensorFlow can count in the integers that it uses for rows and steps.
+LARGEST = 2**31 - 1
+
 
 @dataclass(frozen=True, kw_only=True)
 class Option:
@@ -58,12 +61,16 @@ class RunConfig:
         "float32", "Precision of the computation.", panel="Model", choices=("float32", "bfloat16", "float16")
     )
     # Training
-    epochs: int = option(12, "Passes over the training rows.", panel="Training", minimum=1)
+    epochs: int = option(12, "Passes over the training rows.", panel="Training", minimum=1, maximum=LARGEST)
     batch_size: int | None = option(
-        None, "Global batch; any size on any number of devices. Default: 64 rows a shard.", panel="Training", minimum=1
+        None,
+        "Global batch; any size on any number of devices. Default: 64 rows a shard.",
+        panel="Training",
+        minimum=1,
+        maximum=LARGEST,
     )
     batch_size_per_replica: int | None = option(
-        None, "The same, said per replica.", panel="Training", minimum=1
+        None, "The same, said per replica.", panel="Training", minimum=1, maximum=LARGEST
     )
     shards: int | None = option(
         None,
@@ -71,9 +78,10 @@ class RunConfig:
         "Default: one a replica; 8 with --reproducible.",
         panel="Training",
         minimum=1,
+        maximum=LARGEST,
     )
     seed: int = option(
-        1, "Seed of weights, data order, dropout and augmentation.", panel="Training", minimum=0, maximum=2**31 - 1
+        1, "Seed of weights, data order, dropout and augmentation.", panel="Training", minimum=0, maximum=LARGEST
     )
     reproducible: bool = option(
         False, "The same bits on any number of equal devices that the shards can be dealt to.", panel="Training"
@@ -86,14 +94,13 @@ class RunConfig:
         "Stop after this many epochs without a better loss (validation if there is one, else train); 0: off.",
         panel="Training",
         minimum=0,
+        maximum=LARGEST,
     )
     callbacks: str | None = option(
         None, "Keras callbacks: FILE.py:FUNCTION, a function that returns a list.", panel="Training"
     )
     # Optimizer
-    optimizer: str = option(
-        "adam", "Optimizer.", panel="Optimizer", choices=("sgd", "adam", "adamw", "rmsprop")
-    )
+    optimizer: str = option("adam", "Optimizer.", panel="Optimizer", choices=("sgd", "adam", "adamw", "rmsprop"))
     learning_rate: float = option(1e-3, "Peak learning rate.", panel="Optimizer", minimum=0.0)
     momentum: float = option(
         0.0, "Momentum of sgd and rmsprop.", panel="Optimizer", minimum=0.0, maximum=1.0, open_maximum=True
@@ -122,9 +129,14 @@ class RunConfig:
         panel="Devices",
         choices=("auto", "cpu", "gpu"),
     )
-    gpus: int | None = option(None, "Use the first N visible GPUs. Default: all.", panel="Devices", minimum=1)
+    gpus: int | None = option(
+        None, "Use the first N visible GPUs. Default: all.", panel="Devices", minimum=1, maximum=1024
+    )
     devices: str | None = option(
-        None, "Use these GPUs, by index as visible here or by UUID: 0,2.", panel="Devices", metavar="LIST"
+        None,
+        "Use these GPUs, by index as visible here or by UUID: 0,2 or once for each.",
+        panel="Devices",
+        metavar="LIST",
     )
     logical_devices: int | None = option(
         None,
@@ -151,10 +163,14 @@ class RunConfig:
     run: str | None = option(
         None, "Name of the run's folder. Default: the Slurm job's id, else data set, model and time.", panel="Output"
     )
-    checkpoint_epochs: int = option(1, "Epochs between two checkpoints.", panel="Output", minimum=1)
-    keep: int = option(3, "Checkpoints kept, the best one besides.", panel="Output", minimum=1)
+    checkpoint_epochs: int = option(1, "Epochs between two checkpoints.", panel="Output", minimum=1, maximum=LARGEST)
+    keep: int = option(3, "Checkpoints kept, the best one besides.", panel="Output", minimum=1, maximum=LARGEST)
     log_steps: int = option(
-        100, "Steps between two lines of metrics.jsonl; 0: one line an epoch.", panel="Output", minimum=0
+        100,
+        "Steps between two lines of metrics.jsonl; 0: one line an epoch.",
+        panel="Output",
+        minimum=0,
+        maximum=LARGEST,
     )
     tensorboard: bool = option(True, "Write TensorBoard events too.", panel="Output")
     progress: str = option(

@@ -1,0 +1,75 @@
+"""Which options exclude or need one another, as far as it can be known before devices and data are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from trainbox.config import RunConfig
+from trainbox.errors import UsageError
+
+EXCLUSIVE = (
+    ("batch_size", "batch_size_per_replica"),
+    ("clip_norm", "global_clip_norm"),
+    ("gpus", "devices"),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Need:
+    """`option`, once given, makes sense only where `holds`; `remedy` ends the message."""
+
+    option: str
+    holds: Callable[[RunConfig], bool]
+    remedy: str
+
+
+NEEDS = (
+    Need(option="logical_devices", holds=lambda c: c.device == "cpu", remedy="needs --device cpu"),
+    Need(option="gpus", holds=lambda c: c.device != "cpu", remedy="contradicts --device cpu; drop one"),
+    Need(option="devices", holds=lambda c: c.device != "cpu", remedy="contradicts --device cpu; drop one"),
+    Need(
+        option="all_reduce",
+        holds=lambda c: c.all_reduce != "nccl" or c.device != "cpu",
+        remedy="nccl needs GPUs; with --device cpu use hierarchical or one-device",
+    ),
+    Need(
+        option="momentum",
+        holds=lambda c: not c.momentum or c.optimizer in ("sgd", "rmsprop"),
+        remedy="needs --optimizer sgd or rmsprop",
+    ),
+    Need(option="decay_epochs", holds=lambda c: c.schedule == "step", remedy="needs --schedule step"),
+    Need(option="decay_factor", holds=lambda c: c.schedule == "step", remedy="needs --schedule step"),
+    Need(
+        option="warmup_epochs",
+        holds=lambda c: c.warmup_epochs <= c.epochs,
+        remedy="is longer than the run; lower it or raise --epochs",
+    ),
+    Need(
+        option="reproducible",
+        holds=lambda c: not c.reproducible or c.engine != "fit",
+        remedy="cannot be kept by --engine fit; use --engine trainbox",
+    ),
+    Need(
+        option="shards",
+        holds=lambda c: c.engine != "fit",
+        remedy="cannot be followed by --engine fit; use --engine trainbox",
+    ),
+)
+
+
+def check(config: RunConfig, sources: Mapping[str, str]) -> None:
+    """Raises UsageError for the first combination that cannot be followed, naming where its options come from."""
+    given = {name for name, source in sources.items() if source != "default"}
+    for first, second in EXCLUSIVE:
+        if first in given and second in given:
+            raise UsageError(f"{said(first, sources)} and {said(second, sources)} exclude each other; give one of them")
+    for need in NEEDS:
+        if need.option in given and not need.holds(config):
+            raise UsageError(f"{said(need.option, sources)} {need.remedy}")
+
+
+def said(name: str, sources: Mapping[str, str]) -> str:
+    """An option as its flag, with its source where that is not the flag."""
+    flag = "--" + name.replace("_", "-")
+    return flag if sources[name].startswith("flag") else f"{flag} ({sources[name]})"
