@@ -9,8 +9,9 @@ from typing import Literal
 from trainbox.config import RunConfig
 from trainbox.devices.gpu import Gpu
 from trainbox.devices.nvml import discover
-from trainbox.devices.visibility import Visibility, VisibleDevice, read_visible_devices, shown
+from trainbox.devices.visibility import Visibility, VisibleDevice, read_visible_devices
 from trainbox.errors import DevicesError, UsageError
+from trainbox.values import shown
 
 _TO_THE_CPU = "--device cpu trains on the CPU"
 

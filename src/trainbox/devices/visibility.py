@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from trainbox.devices.gpu import Gpu, MigInstance
+from trainbox.values import shown
 
 _NUMBER = re.compile(r"[ \t\n\v\f\r]*([+-]?)0*([0-9]+)")
 _BLANKS = " \t\n\v\f\r"
@@ -78,11 +79,6 @@ def read_visible_devices(value: str | None, gpus: Sequence[Gpu], *, order: str =
         cause = "it is set and empty, which is not the same as not set"
     remark = "it holds a carriage return, as files with Windows line ends have" if "\r" in value else ""
     return _within_one_mig_instance(Visibility(devices=tuple(found), cause=cause, remark=remark))
-
-
-def shown(text: str) -> str:
-    """Any text in quotes, on one line, of bearable length."""
-    return repr(text) if len(text) <= 100 else f"{text[:97]!r}…"
 
 
 def _kind(entry: str) -> str:
