@@ -5,6 +5,7 @@
 #   docker build --build-arg BASE=IMAGE …                   from another Debian 13 (without a registry: .ci/base)
 #   docker build --secret id=ca,src=CA.pem …                behind a proxy that opens TLS; also pip, uv, apt (image/site.sh)
 #
+# Each step sees only the files that it is made from, so that a change elsewhere keeps its layer.
 # No `# syntax=` line: it would have to be fetched from a registry. The digest is what public projects pin for this tag
 # (September 2026); it was not checked against the registry when it was written here.
 ARG BASE=debian:trixie-20260918-slim@sha256:a99cfc517144bc59b1978475ec53b46ecabec7e43635402ee5b77cc54cd1b20a
@@ -19,28 +20,42 @@ ENV PATH=/usr/local/bin:/opt/trainbox/bin:/usr/local/sbin:/usr/sbin:/usr/bin:/sb
     PYTHONUNBUFFERED=1
 # The user's entry is dated by it.
 ARG SOURCE_DATE_EPOCH
-RUN --mount=type=bind,source=image,target=/build/image \
+RUN --mount=type=bind,source=image/site.sh,target=/build/image/site.sh \
+    --mount=type=bind,source=image/bytecode,target=/build/image/bytecode \
+    --mount=type=bind,source=image/system,target=/build/image/system \
     --mount=type=secret,id=ca --mount=type=secret,id=apt \
     --mount=type=cache,target=/var/cache/apt,sharing=locked --mount=type=cache,target=/var/lib/apt/lists,sharing=locked \
     --mount=type=tmpfs,target=/tmp --mount=type=tmpfs,target=/var/log \
     sh /build/image/system
 
 FROM system AS tools
-RUN --mount=type=bind,source=image,target=/build/image --mount=type=bind,source=requirements,target=/build/requirements \
+RUN --mount=type=bind,source=image/site.sh,target=/build/image/site.sh \
+    --mount=type=bind,source=image/tools,target=/build/image/tools \
+    --mount=type=bind,source=requirements/bootstrap.txt,target=/build/requirements/bootstrap.txt \
     --mount=type=secret,id=ca --mount=type=secret,id=apt --mount=type=secret,id=pip \
     --mount=type=cache,target=/var/cache/apt,sharing=locked --mount=type=cache,target=/var/lib/apt/lists,sharing=locked \
     --mount=type=tmpfs,target=/tmp --mount=type=tmpfs,target=/var/log \
     sh /build/image/tools
 
 FROM system AS wheels-cpu
-RUN --mount=type=bind,source=image,target=/build/image --mount=type=bind,source=requirements,target=/build/requirements \
+RUN --mount=type=bind,source=image/site.sh,target=/build/image/site.sh \
+    --mount=type=bind,source=image/bytecode,target=/build/image/bytecode \
+    --mount=type=bind,source=image/wheels,target=/build/image/wheels \
+    --mount=type=bind,source=image/unneeded.txt,target=/build/image/unneeded.txt \
+    --mount=type=bind,source=requirements/bootstrap.txt,target=/build/requirements/bootstrap.txt \
+    --mount=type=bind,source=requirements/cpu.txt,target=/build/requirements/cpu.txt \
     --mount=type=bind,from=tools,source=/opt/tools,target=/opt/tools \
     --mount=type=secret,id=ca --mount=type=secret,id=uv \
     --mount=type=cache,target=/var/cache/uv --mount=type=tmpfs,target=/tmp \
     sh /build/image/wheels cpu
 
 FROM system AS wheels-gpu
-RUN --mount=type=bind,source=image,target=/build/image --mount=type=bind,source=requirements,target=/build/requirements \
+RUN --mount=type=bind,source=image/site.sh,target=/build/image/site.sh \
+    --mount=type=bind,source=image/bytecode,target=/build/image/bytecode \
+    --mount=type=bind,source=image/wheels,target=/build/image/wheels \
+    --mount=type=bind,source=image/unneeded.txt,target=/build/image/unneeded.txt \
+    --mount=type=bind,source=requirements/bootstrap.txt,target=/build/requirements/bootstrap.txt \
+    --mount=type=bind,source=requirements/gpu.txt,target=/build/requirements/gpu.txt \
     --mount=type=bind,from=tools,source=/opt/tools,target=/opt/tools \
     --mount=type=secret,id=ca --mount=type=secret,id=uv \
     --mount=type=cache,target=/var/cache/uv --mount=type=tmpfs,target=/tmp \
