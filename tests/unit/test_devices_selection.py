@@ -206,15 +206,6 @@ def test_a_faulty_gpu_is_refused_unless_it_is_not_chosen():
     assert selected(machine=machine, devices="0,1").visible_devices == f"{U0},{U1}"
 
 
-def test_words_that_contradict_each_other():
-    """Two ways to choose, GPUs on the CPU, a split of something that is not the CPU: exit 2."""
-    assert refused(UsageError, gpus=1, devices="0") == "--gpus 1 and --devices 0 both choose GPUs: use one of them"
-    assert refused(UsageError, device="cpu", gpus=2) == (
-        "--gpus 2 asks for GPUs and --device cpu for none: drop one of them"
-    )
-    assert refused(UsageError, logical_devices=2) == "--logical-devices 2 splits the CPU: add --device cpu"
-
-
 def test_in_cudas_own_order_a_number_is_passed_on_as_a_number():
     """With the user's CUDA_DEVICE_ORDER=FASTEST_FIRST only CUDA knows which GPU number 1 is."""
     environ = {"CUDA_VISIBLE_DEVICES": "1,0", "CUDA_DEVICE_ORDER": "FASTEST_FIRST"}

@@ -44,12 +44,13 @@ def choose(config: RunConfig, *, environ: Mapping[str, str]) -> Selection:
 def select(config: RunConfig, *, gpus: Sequence[Gpu], environ: Mapping[str, str]) -> Selection:
     """The devices to train on, always a subset of what `CUDA_VISIBLE_DEVICES` allows.
 
+    Words that exclude each other were refused when the settings were resolved.
+
     Raises:
-        UsageError: options that contradict each other, or a `--devices` that cannot be read.
+        UsageError: a `--devices` that cannot be read.
         DevicesError: devices that were asked for are not there, or the machine's GPUs are all hidden or one is faulty;
             never a silent run on the CPU.
     """
-    _check_words(config)
     if config.device == "cpu":
         return _cpu(config.logical_devices or 1, "training on the CPU")
     asked = _asked(config)
@@ -76,15 +77,6 @@ def select(config: RunConfig, *, gpus: Sequence[Gpu], environ: Mapping[str, str]
         notice=_notice(chosen, visibility, value, gpus),
         driver=chosen[0].gpu.driver,
     )
-
-
-def _check_words(config: RunConfig) -> None:
-    if config.gpus is not None and config.devices is not None:
-        raise UsageError(f"--gpus {config.gpus} and --devices {config.devices} both choose GPUs: use one of them")
-    if config.device == "cpu" and (asked := _asked(config)):
-        raise UsageError(f"{asked} asks for GPUs and --device cpu for none: drop one of them")
-    if config.logical_devices is not None and config.device != "cpu":
-        raise UsageError(f"--logical-devices {config.logical_devices} splits the CPU: add --device cpu")
 
 
 def _asked(config: RunConfig) -> str:
