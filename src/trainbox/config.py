@@ -97,7 +97,7 @@ class RunConfig:
         maximum=LARGEST,
     )
     callbacks: str | None = option(
-        None, "Keras callbacks: FILE.py:FUNCTION, a function that returns a list.", panel="Training"
+        None, "Keras callbacks: a function that returns a list of them.", panel="Training", metavar="FILE.py:FUNCTION"
     )
     # Optimizer
     optimizer: str = option("adam", "Optimizer.", panel="Optimizer", choices=("sgd", "adam", "adamw", "rmsprop"))
@@ -184,3 +184,9 @@ class RunConfig:
 def options() -> dict[str, Option]:
     """Every option by its field's name, in the order of declaration."""
     return {field.name: field.metadata["option"] for field in dataclasses.fields(RunConfig)}
+
+
+def momentary() -> tuple[str, ...]:
+    """The options that belong to the machine and the moment, not to the run: a later command on the run has its own."""
+    places = ("data_dir", "output_dir", "offline", "progress")
+    return tuple(name for name, option in options().items() if option.panel == "Devices" or name in places)

@@ -11,14 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from trainbox import combinations, sources, values
-from trainbox.config import RunConfig, options
+from trainbox.config import RunConfig, momentary, options
 from trainbox.errors import UsageError
 from trainbox.sources import Words
 
 CONFIG_FILE = "config.json"
 DEFAULT = "default"
-# What belongs to the machine of the moment and not to the run: never taken from the record of an earlier one.
-PLACES = ("data_dir", "output_dir", "offline", "progress")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,7 +78,7 @@ def _candidates(
     table: Mapping[str, Words],
 ) -> Iterator[Words]:
     """What the sources give for one option, the strongest first."""
-    flag = "--" + name.replace("_", "-")
+    flag = ("--no-" if flags.get(name) is False else "--") + name.replace("_", "-")
     if flags.get(name) not in (None, [], ()):
         yield Words(value=flags[name], subject=flag, source=f"flag {flag}", is_text=False)
     own = [*sources.from_variables(name, environ, "environment"), *sources.from_variables(name, local, ".env")]
@@ -104,14 +102,9 @@ def _applied(local: Mapping[str, str]) -> list[str]:
     return [f"from .env: {', '.join(sorted(local))}"] if local else []
 
 
-def here() -> set[str]:
-    """The options that belong to this machine and moment: devices and places."""
-    return {name for name, option in options().items() if option.panel == "Devices"} | set(PLACES)
-
-
 def recall(recorded: Settings, now: Settings) -> Settings:
     """The settings of an earlier run, on the devices and with the places of now."""
-    mine = here()
+    mine = momentary()
     config = dataclasses.replace(recorded.config, **{name: getattr(now.config, name) for name in mine})
     origin = {name: (now if name in mine else recorded).sources[name] for name in options()}
     return dataclasses.replace(now, config=config, sources=origin)

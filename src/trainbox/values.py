@@ -151,9 +151,16 @@ def _refusal(name: str, value: Any, subject: str) -> UsageError:
 def _wanted(name: str, option: Option) -> str:
     if option.choices:
         return "one of " + ", ".join(option.choices)
+    return ", ".join(filter(None, [TEXTS[kinds()[name]], bounds(option)]))
+
+
+def bounds(option: Option) -> str:
+    """The bounds of a number in words, such as `at least 0 and below 1`; empty if it has none worth telling."""
+    if option.minimum is not None and (option.maximum or LARGEST) < LARGEST and not option.open_maximum:
+        return f"from {option.minimum:g} to {option.maximum:g}"
     parts = []
     if option.minimum is not None:
-        parts.append(f"{'above' if option.open_minimum else 'of at least'} {option.minimum:g}")
+        parts.append(f"{'above' if option.open_minimum else 'at least'} {option.minimum:g}")
     if option.maximum is not None and option.maximum < LARGEST:
         parts.append(f"{'below' if option.open_maximum else 'at most'} {option.maximum:g}")
-    return " ".join([TEXTS[kinds()[name]], " and ".join(parts)]).strip()
+    return " and ".join(parts)

@@ -1,0 +1,28 @@
+"""`trainbox export`"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from trainbox.cli.options import Debug, Job, Json, Run, takes
+from trainbox.config import momentary
+from trainbox.display import Display
+
+
+@takes(*momentary())
+def export(run: Run, *, json: Json = False, debug: Debug = False, flags: dict[str, Any]) -> Job:
+    """Write a run's best model as a SavedModel and as model.keras."""
+
+    def job() -> None:
+        from trainbox.cli.session import report, revisit
+
+        run_dir, settings = revisit(run, flags)
+
+        def work(display: Display) -> Any:
+            from trainbox import jobs
+
+            return jobs.export(run_dir, settings=settings, display=display)
+
+        report(work, settings, json=json)
+
+    return job
