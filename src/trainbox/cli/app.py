@@ -30,10 +30,7 @@ def main(arguments: list[str] | None = None) -> int:
     open_standard_streams()
     answer_signals()
     debug = "--debug" in arguments
-    code = guarded(lambda: _understand_and_do(arguments), debug=debug)
-    with contextlib.suppress(OSError, ValueError):
-        sys.stderr.flush()
-    return code
+    return guarded(lambda: _understand_and_do(arguments), debug=debug)
 
 
 def open_standard_streams() -> None:
@@ -162,7 +159,9 @@ def complain(message: str, hint: str = "", *, debug: bool = False) -> None:
     """Say one line on standard error, after the traceback of the current exception if `debug`."""
     line = printable(" ".join(message.split()))
     line = line if len(line) <= LONGEST_MESSAGE else line[: LONGEST_MESSAGE - 1] + "…"
-    with contextlib.suppress(OSError, ValueError, AttributeError):
+    if sys.stderr is None:
+        return
+    with contextlib.suppress(OSError, ValueError):
         if debug:
             import traceback
 

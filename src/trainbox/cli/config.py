@@ -6,6 +6,7 @@ from typing import Any
 
 from trainbox.cli.options import ConfigFile, Debug, Job, Json, takes
 from trainbox.config import options
+from trainbox.display import printable
 
 
 @takes(*options())
@@ -29,4 +30,4 @@ def config(*, config: ConfigFile = None, json: Json = False, debug: Debug = Fals
 
 
 def _shown(value: Any) -> str:
-    return "-" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+    return "-" if value is None else str(value).lower() if isinstance(value, bool) else printable(str(value))

@@ -1,0 +1,70 @@
+"""Options that exclude or need one another are refused before anything is loaded."""
+
+from pathlib import Path
+
+import pytest
+
+from trainbox.errors import UsageError
+from trainbox.settings import resolve
+
+REFUSED = [
+    ({"batch_size": 32, "batch_size_per_replica": 8}, "--batch-size and --batch-size-per-replica exclude each other; "),
+    ({"clip_norm": 1.0, "global_clip_norm": 1.0}, "--clip-norm and --global-clip-norm exclude each other; "),
+    ({"gpus": 1, "devices": "0"}, "--gpus and --devices exclude each other; "),
+    ({"logical_devices": 2}, "--logical-devices needs --device cpu"),
+    ({"logical_devices": 2, "device": "gpu"}, "--logical-devices needs --device cpu"),
+    ({"gpus": 2, "device": "cpu"}, "--gpus contradicts --device cpu; drop one"),
+    ({"devices": "0", "device": "cpu"}, "--devices contradicts --device cpu; drop one"),
+    (
+        {"all_reduce": "nccl", "device": "cpu"},
+        "--all-reduce nccl needs GPUs; with --device cpu use hierarchical or one-device",
+    ),
+    ({"momentum": 0.9}, "--momentum needs --optimizer sgd or rmsprop"),
+    ({"decay_epochs": 3.0}, "--decay-epochs needs --schedule step"),
+    ({"decay_factor": 0.5, "schedule": "cosine"}, "--decay-factor needs --schedule step"),
+    ({"warmup_epochs": 4.0, "epochs": 3}, "--warmup-epochs is longer than the run; lower it or raise --epochs"),
+    ({"reproducible": True, "engine": "fit"}, "--reproducible cannot be kept by --engine fit; use --engine trainbox"),
+    ({"shards": 4, "engine": "fit"}, "--shards cannot be followed by --engine fit; use --engine trainbox"),
+]
+
+
+def settle(flags, **environ):
+    return resolve(flags, environ=environ, dotenv=None, config_file=None)
+
+
+@pytest.mark.parametrize(("flags", "message"), REFUSED)
+def test_a_combination_that_cannot_be_followed_is_refused(flags, message):
+    """The line names the options and the way out."""
+    with pytest.raises(UsageError) as error:
+        settle(flags)
+    ending = "give one of them" if message.endswith("; ") else ""
+    assert str(error.value) == message + ending
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        {"logical_devices": 2, "device": "cpu"},
+        {"gpus": 2, "device": "gpu"},
+        {"momentum": 0.9, "optimizer": "sgd"},
+        {"momentum": 0.0},
+        {"decay_epochs": 3.0, "schedule": "step"},
+        {"warmup_epochs": 3.0, "epochs": 3},
+        {"all_reduce": "hierarchical", "device": "cpu"},
+        {"reproducible": False, "engine": "fit"},
+    ],
+)
+def test_a_combination_that_can_be_followed_is_taken(flags):
+    """No rule refuses more than it says."""
+    config = settle(flags).config
+    assert {name: getattr(config, name) for name in flags} == flags
+
+
+def test_the_source_is_named_where_it_is_not_the_flag(tmp_path: Path):
+    """Whoever gave one flag only must learn where the other value comes from."""
+    with pytest.raises(UsageError) as error:
+        settle({"batch_size": 32}, TRAINBOX_BATCH_SIZE_PER_REPLICA="8")
+    assert str(error.value) == (
+        "--batch-size and --batch-size-per-replica (environment TRAINBOX_BATCH_SIZE_PER_REPLICA) exclude each other; "
+        "give one of them"
+    )
