@@ -15,11 +15,11 @@ STRANGER = 54321  # a uid and gid that no passwd file knows
 
 @pytest.fixture(scope="session")
 def unavailable() -> Callable[[str, str], NoReturn]:
-    """Skip for want of a runtime (docker, apptainer), or fail where TRAINBOX_REQUIRE=docker,apptainer names it."""
+    """Skip for want of something (docker, apptainer, gpu_image), or fail where TRAINBOX_REQUIRE lists it."""
 
-    def skip_or_fail(runtime: str, reason: str) -> NoReturn:
-        if runtime in os.environ.get("TRAINBOX_REQUIRE", "").split(","):
-            pytest.fail(f"TRAINBOX_REQUIRE names {runtime}: {reason}", pytrace=False)
+    def skip_or_fail(what: str, reason: str) -> NoReturn:
+        if what in os.environ.get("TRAINBOX_REQUIRE", "").split(","):
+            pytest.fail(f"TRAINBOX_REQUIRE names {what}: {reason}", pytrace=False)
         pytest.skip(reason)
 
     return skip_or_fail
@@ -31,13 +31,13 @@ def _docker(*words: str, env: dict[str, str] | None = None, timeout: float = 300
     )
 
 
-def _find_image(name: str, unavailable: Callable[[str, str], NoReturn]) -> str:
+def _find_image(what: str, name: str, unavailable: Callable[[str, str], NoReturn]) -> str:
     if shutil.which("docker") is None:
-        unavailable("docker", "docker is not installed")
+        unavailable(what, "docker is not installed")
     if (answer := _docker("version")).returncode:
-        unavailable("docker", f"no Docker engine answers: {answer.stderr.strip().splitlines()[-1]}")
+        unavailable(what, f"no Docker engine answers: {answer.stderr.strip().splitlines()[-1]}")
     if _docker("image", "inspect", name).returncode:
-        unavailable("docker", f"there is no image {name}; build it first")
+        unavailable(what, f"there is no image {name}; build it first")
     return name
 
 
@@ -50,13 +50,13 @@ def docker() -> Callable[..., subprocess.CompletedProcess[str]]:
 @pytest.fixture(scope="session")
 def image(unavailable: Callable[[str, str], NoReturn]) -> str:
     """Name of the CPU image under test: TRAINBOX_IMAGE, else trainbox:cpu."""
-    return _find_image(os.environ.get("TRAINBOX_IMAGE", "trainbox:cpu"), unavailable)
+    return _find_image("docker", os.environ.get("TRAINBOX_IMAGE", "trainbox:cpu"), unavailable)
 
 
 @pytest.fixture(scope="session")
 def gpu_image(unavailable: Callable[[str, str], NoReturn]) -> str:
     """Name of the GPU image under test: TRAINBOX_GPU_IMAGE, else trainbox:gpu."""
-    return _find_image(os.environ.get("TRAINBOX_GPU_IMAGE", "trainbox:gpu"), unavailable)
+    return _find_image("gpu_image", os.environ.get("TRAINBOX_GPU_IMAGE", "trainbox:gpu"), unavailable)
 
 
 @dataclass(frozen=True, kw_only=True)
