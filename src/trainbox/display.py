@@ -20,6 +20,8 @@ SHOWN = {
     "validation/accuracy": "val accuracy",
 }
 RATE = "train/examples_per_second"
+# Columns from which on there is room for a bar.
+WIDE = 90
 
 
 class Display(Protocol):
@@ -139,7 +141,9 @@ class LiveDisplay:
         from rich.console import Console
 
         # Rich asks the stream for no more than an outlet has.
-        self._console = Console(file=cast(TextIO, outlet), force_terminal=True, highlight=False, markup=False)
+        self._console = Console(
+            file=cast(TextIO, outlet), force_terminal=True, highlight=False, markup=False, emoji=False
+        )
         self._progress: Any = None
         self._task: Any = None
         self._epochs = self._steps_per_epoch = 0
@@ -149,13 +153,17 @@ class LiveDisplay:
 
     def begin(self, *, epochs: int, steps_per_epoch: int, step: int) -> None:
         from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+        from rich.table import Column
 
         self.close()
         self._epochs, self._steps_per_epoch = epochs, steps_per_epoch
+        wide = self._console.width >= WIDE
+        # On a narrow terminal the scalars are cut, not the position or the time left.
+        scalars = Column(no_wrap=True, ratio=None if wide else 1)
         self._progress = Progress(
             TextColumn("{task.description}", markup=False),
-            BarColumn(bar_width=None),
-            TextColumn("{task.fields[scalars]}", markup=False),
+            *([BarColumn(bar_width=None)] if wide else []),
+            TextColumn("{task.fields[scalars]}", markup=False, table_column=scalars),
             TimeRemainingColumn(compact=True),
             TextColumn("left"),
             console=self._console,
@@ -163,14 +171,15 @@ class LiveDisplay:
             expand=True,
             transient=True,
         )
-        total = epochs * steps_per_epoch
-        self._task = self._progress.add_task(self._where(step), total=total, completed=step, scalars="")
+        self._task = self._progress.add_task(
+            self._where(step), total=epochs * steps_per_epoch, completed=step, scalars=""
+        )
         self._progress.start()
 
     def update(self, *, epoch: int, step: int, scalars: Mapping[str, float]) -> None:
         if self._progress is None:
             return
-        said = [f"{SHOWN[key]} {number(value)}" for key, value in scalars.items() if key in SHOWN]
+        said = [f"{SHOWN[key]} {number(scalars[key])}" for key in ("train/loss", "train/accuracy") if key in scalars]
         if RATE in scalars:
             said.append(f"{scalars[RATE]:,.0f}/s")
         self._progress.update(self._task, completed=step, description=self._where(step), scalars="  ".join(said))
