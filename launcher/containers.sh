@@ -3,8 +3,8 @@
 
 # Variables that reach the job in a container; other ones stay out, since a host's paths mean nothing there.
 passed='^(TRAINBOX_[A-Z0-9_]+|SLURM_[A-Z0-9_]+|NCCL_[A-Z0-9_]+|TF_[A-Z0-9_]+|XLA_FLAGS|CUDA_(VISIBLE_DEVICES|DEVICE_ORDER)|(NO|FORCE)_COLOR|TERM)$'
-# Those that only the launcher reads. The image sets its own two folders.
-kept='^TRAINBOX_(RUNTIME|VARIANT|BASE|DATA_DIR|OUTPUT_DIR)$'
+# Those that only the launcher and the tests read, or that are other ones inside.
+kept='^TRAINBOX_(RUNTIME|VARIANT|BASE|IMAGE|SIF|REQUIRE|DATA_DIR|OUTPUT_DIR)$'
 
 passed_variables() {
     local name
@@ -32,7 +32,7 @@ plan_mounts() {
     data=$(folder data) output=$(folder output)
     add_mount "$data" /data
     add_mount "$output" /output
-    # A flag beats the image's own TRAINBOX_DATA_DIR=/data, so its path must exist inside too.
+    # A flag beats TRAINBOX_DATA_DIR=/data, so its path must exist inside too.
     [ -z "$(flag data-dir)" ] || add_mount "$data" "$data"
     [ -z "$(flag output-dir)" ] || add_mount "$output" "$output"
 }
@@ -47,23 +47,33 @@ add_mount() {
 base_image() {
     local base
     base=$(setting base)
-    printf '%s' "${base:-$(sed -n 's/^ARG BASE=//p' "$root/Dockerfile" 2>/dev/null)}"
+    printf '%s' "${base:-$(sed -n 's/^ARG BASE=//p' "$root/Dockerfile")}"
 }
 
+# What a build must trust: a site's own authority, as behind a proxy that inspects TLS, is among the machine's.
+certificates() {
+    local file
+    for file in "${SSL_CERT_FILE-}" "${PIP_CERT-}" /etc/ssl/certs/ca-certificates.crt; do
+        [ ! -s "$file" ] || { printf '%s' "$file" && return; }
+    done
+}
+
+# Sets `image` and, if it is there, `digest`.
 prepare_docker() {
-    local image=trainbox:$variant base answer
+    local base
+    image=$(setting image)
+    image=${image:-trainbox:$variant}
     reason='Docker is not installed'
     command -v docker >/dev/null || return 1
-    if answer=$(timeout 20 docker image inspect --format ok "$image" 2>&1); then
-        ! outdated "docker-$variant" || build_docker_image "$image" "$(base_image)"
+    if digest=$(timeout 20 docker image inspect --format '{{.Id}}' "$image" 2>&1); then
+        ! outdated "docker-$variant" || build_docker_image "$(base_image)"
         return
     fi
     reason='Docker has no engine that answers'
-    [[ ${answer,,} == *'no such image'* ]] || return 1
+    [[ ${digest,,} == *'no such image'* ]] || return 1
     base=$(base_image)
     reason="Docker has neither $image nor its base $base"
-    has_docker_base "$base" || return 1
-    build_docker_image "$image" "$base"
+    has_docker_base "$base" && build_docker_image "$base"
 }
 
 # Whether the base is there or can be fetched. A registry that did not have it is not asked at every start.
@@ -76,12 +86,15 @@ has_docker_base() {
 }
 
 build_docker_image() {
-    local ca=${SSL_CERT_FILE:-${PIP_CERT-}}
-    reason="Docker cannot build $1"
+    local ca command=(docker build --target "$variant" --tag "$image" --build-arg "BASE=$1")
+    reason="Docker cannot build $image"
+    ca=$(certificates)
+    [ -z "$ca" ] || command+=(--secret "id=ca,src=$ca")
     take_turn
-    step docker build --target "$variant" --tag "$1" --build-arg BASE="$2" ${ca:+--secret "id=ca,src=$ca"} "$root" || return 1
+    step "${command[@]}" --build-arg "REVISION=$(revision)" "$root" || return 1
     note "docker-$variant" "$sources"
     end_turn
+    digest=$([ -n "$dry_run" ] || docker image inspect --format '{{.Id}}' "$image")
 }
 
 run_in_docker() {
@@ -91,44 +104,57 @@ run_in_docker() {
     [ "$variant" != gpu ] || command+=(--gpus all)
     ! is_cached "$data" "$output" || command+=(--network none)
     for name in $(passed_variables); do command+=(--env "$name"); done
-    become "${command[@]}" "${mounts[@]}" --workdir "$workdir" "trainbox:$variant" "${words[@]}"
+    # An image cannot know its own name and digest; the run's manifest keeps them.
+    command+=(--env TRAINBOX_DATA_DIR=/data --env TRAINBOX_OUTPUT_DIR=/output --env "TRAINBOX_IMAGE=$image")
+    [ -z "$digest" ] || command+=(--env "TRAINBOX_IMAGE_DIGEST=$digest")
+    become "${command[@]}" "${mounts[@]}" --workdir "$workdir" "$image" "${words[@]}"
 }
 
 # The caller's, except that a rootless engine's root is the caller already.
 docker_user() {
     local user
     user=$(id -u):$(id -g)
-    [ "$user" = 0:0 ] || [ -n "$dry_run" ] ||
-        [[ $(docker info --format '{{.SecurityOptions}}' 2>/dev/null) != *name=rootless* ]] || user=0:0
+    [ "$user" = 0:0 ] || [[ $(docker info --format '{{.SecurityOptions}}' 2>/dev/null) != *name=rootless* ]] || user=0:0
     printf '%s' "$user"
 }
 
+# Sets `sif`.
 prepare_apptainer() {
+    sif=$(setting sif)
+    sif=$(realpath -m "${sif:-$root/trainbox.sif}")
     reason='Apptainer is not installed'
     command -v apptainer >/dev/null || return 1
-    [ ! -f "$root/trainbox.sif" ] || outdated sif || return 0
+    [ ! -f "$sif" ] || outdated sif || return 0
     build_sif
 }
 
 build_sif() {
-    local new=$root/.trainbox/new.sif base
+    local ca base new=$root/.trainbox/new.sif command=(env -C "$root" apptainer build --force)
+    reason="Apptainer cannot build $sif"
     base=$(setting base)
-    reason='Apptainer cannot build trainbox.sif'
+    case $base in
+    '') ;;
+    *.tar) command+=(--build-arg agent=docker-archive --build-arg "base=$(realpath -m "$base")") ;;
+    *) command+=(--build-arg "base=$base") ;;
+    esac
+    ca=$(certificates)
+    [ -z "$ca" ] || command+=(--bind "$ca:/run/secrets/ca")
     take_turn
-    step apptainer build --force --mksquashfs-args '-comp zstd -Xcompression-level 3' \
-        --build-arg variant="$variant" ${base:+--build-arg base="$base"} "$new" "$root/apptainer.def" || return 1
-    step mv "$new" "$root/trainbox.sif"
+    step "${command[@]}" --build-arg "variant=$variant" --build-arg "revision=$(revision)" \
+        --mksquashfs-args '-comp zstd -Xcompression-level 3' "$new" apptainer.def || return 1
+    step mv "$new" "$sif"
     note sif "$sources"
     end_turn
 }
 
 run_in_apptainer() {
-    local name variables=() command=(apptainer run --cleanenv --no-home --no-mount cwd)
+    local name command=(env)
+    # Through the environment, because Apptainer's --env splits values at commas.
+    for name in $(passed_variables); do command+=("APPTAINERENV_$name=${!name}"); done
+    command+=(APPTAINERENV_TRAINBOX_DATA_DIR=/data APPTAINERENV_TRAINBOX_OUTPUT_DIR=/output)
     plan_mounts
+    command+=(apptainer run --cleanenv --no-home --no-mount cwd)
     [ "$variant" != gpu ] || command+=(--nv)
     ! is_cached "$data" "$output" || command+=(--net --network none)
-    # Through the environment, because --env would split values at commas.
-    for name in $(passed_variables); do variables+=("APPTAINERENV_$name=${!name}"); done
-    [ ${#variables[@]} = 0 ] || command=(env "${variables[@]}" "${command[@]}")
-    become "${command[@]}" "${mounts[@]}" --pwd "$workdir" "$root/trainbox.sif" "${words[@]}"
+    become "${command[@]}" "${mounts[@]}" --pwd "$workdir" "$sif" "${words[@]}"
 }

@@ -7,8 +7,10 @@ venv=$root/.venv
 venv_note() { printf '%s %s %s %s' "$sources" "$variant" "$venv" "$(readlink -f "$venv/bin/python")"; }
 
 venv_is_ready() {
+    local want
+    want=$(venv_note)
     case $(cat "$root/.trainbox/venv" 2>/dev/null) in
-    "$(venv_note)$1" | "$(venv_note) dev") [ -x "$venv/bin/trainbox" ] ;;
+    "$want$1" | "$want dev") [ -x "$venv/bin/trainbox" ] ;;
     *) return 1 ;;
     esac
 }
@@ -94,7 +96,10 @@ install_packages() {
 }
 
 run_in_venv() {
-    unset PYTHONPATH PYTHONHOME TRAINBOX_RUNTIME TRAINBOX_VARIANT TRAINBOX_BASE
+    unset PYTHONPATH PYTHONHOME
+    # The wheel does not know it; the run's manifest keeps it.
+    TRAINBOX_REVISION=$(revision)
+    export TRAINBOX_REVISION
     become "$venv/bin/trainbox" "${words[@]}"
 }
 

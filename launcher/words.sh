@@ -32,10 +32,13 @@ setting() {
 
 # option NAME: as trainbox resolves it: flag, environment, .env, --config FILE.
 option() {
-    local value
+    local value config
     value=$(flag "$1")
     [ -n "$value" ] || value=$(setting "$1")
-    [ -n "$value" ] || value=$(assigned "$(flag config)" "${1//-/_}")
+    if [ -z "$value" ]; then
+        config=$(flag config)
+        value=$(assigned "${config:-$(setting config)}" "${1//-/[-_]}")
+    fi
     printf '%s' "$value"
 }
 
