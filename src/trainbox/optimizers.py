@@ -79,9 +79,8 @@ def build(config: RunConfig, *, steps_per_epoch: int, total_steps: int) -> keras
     Weight decay is Keras's: every step takes learning rate times `--weight-decay` of each weight off it.
 
     Raises:
-        UsageError: options that exclude each other, or a warm-up as long as the run.
+        UsageError: a warm-up as long as the run.
     """
-    _check(config)
     kinds = {
         "sgd": keras.optimizers.SGD,
         "adam": keras.optimizers.Adam,
@@ -122,16 +121,3 @@ def learning_rate(config: RunConfig, *, steps_per_epoch: int, total_steps: int) 
         decay_steps=max(round(config.decay_epochs * steps_per_epoch), 1),
         decay_factor=float(config.decay_factor),
     )
-
-
-def _check(config: RunConfig) -> None:
-    if config.clip_norm is not None and config.global_clip_norm is not None:
-        raise UsageError(
-            f"--clip-norm {config.clip_norm:g} and --global-clip-norm {config.global_clip_norm:g} exclude each other; "
-            "give one of them"
-        )
-    if config.momentum and config.optimizer not in HAS_MOMENTUM:
-        raise UsageError(
-            f"--momentum {config.momentum:g} means nothing to {config.optimizer}; "
-            f"leave it out, or use --optimizer {' or '.join(HAS_MOMENTUM)}"
-        )

@@ -59,22 +59,6 @@ def test_momentum_reaches_the_optimizers_that_have_it(name):
     assert build(optimizer=name, momentum=0).momentum == 0.0
 
 
-def test_momentum_elsewhere_is_refused():
-    """An option that would do nothing is told, not ignored."""
-    with pytest.raises(UsageError) as raised:
-        build(optimizer="adam", momentum=0.9)
-    assert str(raised.value) == (
-        "--momentum 0.9 means nothing to adam; leave it out, or use --optimizer sgd or rmsprop"
-    )
-
-
-def test_one_way_of_clipping_at_a_time():
-    """Keras would end in a traceback."""
-    with pytest.raises(UsageError) as raised:
-        build(clip_norm=1, global_clip_norm=0.5)
-    assert str(raised.value) == "--clip-norm 1 and --global-clip-norm 0.5 exclude each other; give one of them"
-
-
 def test_weight_decay_is_times_the_learning_rate():
     """w - w·wd·lr, then the gradient's step: 1 - 1·0.5·0.25 - 0.25·2 = 0.375."""
     assert stepped(build(optimizer="sgd", learning_rate=0.25, weight_decay=0.5), [2.0]) == 0.375
