@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from trainbox.errors import DataError
 
 
@@ -53,8 +55,9 @@ def _shape(image: Any, name: str) -> tuple[int, int, int]:
             f"data set {name} has images of variable size {shape}: trainbox trains on images of one size, choose a set "
             "such as mnist, fashion_mnist or cifar10"
         )
-    if image.np_dtype.name != "uint8":
-        raise DataError(f"data set {name} has pixels of type {image.np_dtype.name}: trainbox reads uint8 images")
+    if image.np_dtype != np.uint8:
+        pixels = np.dtype(image.np_dtype).name
+        raise DataError(f"data set {name} has pixels of type {pixels}: trainbox reads uint8 images")
     height, width, channels = shape
     return int(height), int(width), int(channels)
 

@@ -1,0 +1,194 @@
+"""Prepares one data set and ends: `python -m trainbox.data.preparation NAME DATA_DIR [--offline]`.
+
+A process of its own, because TFDS encodes images with TensorFlow, after which devices can no longer be configured,
+prints as it goes and keeps its threads. It answers on standard output, one JSON object a line behind a record separator
+(RFC 7464): `say` to tell the user, then `prepared` with the folder or `error` with the line for the user.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import json
+import os
+import shutil
+import sys
+import threading
+import traceback
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from trainbox.data import catalog, downloads, failures, prepared
+from trainbox.data.features import image_and_label
+from trainbox.data.names import DatasetName, parse
+from trainbox.errors import DataError
+
+SEPARATOR = "\x1e"
+WORK_FOLDER = ".trainbox"  # in the data folder: locks, and what is being prepared
+_UNFINISHED = "unfinished-downloads"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What to prepare and where: `asked` is the user's word, `name` the same with every part known."""
+
+    asked: str
+    name: DatasetName
+    data_dir: Path
+
+    @property
+    def wanted(self) -> Path:
+        """The folder that the set will have."""
+        return self.data_dir / self.name.name / (self.name.config or "") / str(self.name.version)
+
+    @property
+    def key(self) -> str:
+        """What its lock and its work are called by: the same for all versions of a configuration."""
+        return "-".join(part for part in (self.name.name, self.name.config) if part)
+
+
+def main(asked: str, data_dir: str, *options: str) -> int:
+    """Prepare and answer; the exit status is 0, or that of the error."""
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    try:
+        path = prepare(asked, Path(data_dir), offline="--offline" in options)
+    except DataError as error:
+        answer(error=str(error), traceback=traceback.format_exc())
+        return error.exit_code
+    answer(prepared=str(path))
+    return 0
+
+
+def answer(**message: str) -> None:
+    """Send one message, whole: what libraries print may come before or after it."""
+    os.write(1, f"\n{SEPARATOR}{json.dumps(message)}\n".encode())
+
+
+def _end_with_parent() -> None:
+    os.read(0, 1)  # nothing is ever written: this returns when the parent closes its end, or dies
+    os._exit(1)
+
+
+def prepare(asked: str, data_dir: Path, *, offline: bool) -> Path:
+    """The folder of the data set `asked`, prepared here unless another process came first."""
+    builder_class, name = catalog.resolve(parse(asked))
+    request = Request(asked=asked, name=name, data_dir=data_dir)
+    image_and_label(catalog.build(builder_class, name, catalog.NOWHERE).info)
+    with exclusive(request) as alone:
+        # Another process was quicker, or only TFDS could tell which configuration was meant.
+        if path := prepared.find(name, data_dir):
+            return path
+        answer(say=f"preparing data set {asked} in {request.wanted}")
+        if alone:
+            remove_leftovers(request)
+        with staging(request) as folder:
+            make(catalog.build(builder_class, name, folder), request, folder, offline=offline)
+            return publish(request, folder)
+
+
+@contextlib.contextmanager
+def exclusive(request: Request) -> Iterator[bool]:
+    """One process at a time prepares a data set; the others wait here until it ends, however it ends.
+
+    False where the file system has no locks: each prepares for itself, and the first to end is the one that counts.
+    """
+    try:
+        (request.data_dir / WORK_FOLDER).mkdir(parents=True, exist_ok=True)
+        lock = os.open(request.data_dir / WORK_FOLDER / f"{request.key}.lock", os.O_RDWR | os.O_CREAT, 0o666)
+    except OSError as error:
+        raise failures.unwritable(request.asked, request.data_dir, error) from error
+    try:
+        yield _locked(lock, request)
+    finally:
+        os.close(lock)
+
+
+def _locked(lock: int, request: Request) -> bool:
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            answer(say=f"another process prepares data set {request.asked}: waiting for it")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+    except OSError as error:
+        if error.errno not in (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP):
+            raise
+        return False
+    return True
+
+
+@contextlib.contextmanager
+def staging(request: Request) -> Iterator[Path]:
+    """A folder on the disk of the data folder, removed at the end with the downloads that did not end."""
+    folder = request.data_dir / WORK_FOLDER / f"{request.key}.{uuid.uuid4().hex}"
+    try:
+        folder.mkdir()
+        yield folder
+    except OSError as error:
+        raise failures.explained(error, request=request, builder=None) from error
+    finally:
+        _remove(folder)
+
+
+def remove_leftovers(request: Request) -> None:
+    """Remove what killed preparations of this data set left; only for the process that holds the lock."""
+    for folder in (request.data_dir / WORK_FOLDER).glob(f"{request.key}.{'[0-9a-f]' * 32}"):
+        _remove(folder)
+
+
+def _remove(folder: Path) -> None:
+    downloads.remove_unfinished(folder / _UNFINISHED)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def make(builder: Any, request: Request, folder: Path, *, offline: bool) -> None:
+    """Let TFDS fetch and write the data set into `folder`, then record the SHA-256 of its files there."""
+    import tensorflow_datasets as tfds
+
+    tfds.disable_progress_bar()
+    downloads.bound(offline=offline, unfinished=folder / _UNFINISHED)
+    originals = request.data_dir / "downloads"
+    manual = originals / "manual"
+    if builder.MANUAL_DOWNLOAD_INSTRUCTIONS and not (manual.is_dir() and any(manual.iterdir())):
+        raise failures.by_hand(request, builder)
+    try:
+        builder.download_and_prepare(
+            download_dir=originals,
+            download_config=tfds.download.DownloadConfig(
+                manual_dir=manual, force_checksums_validation=True, try_download_gcs=False
+            ),
+        )
+        splits = builder.info.splits.values()
+        prepared.record(Path(builder.data_dir), [Path(file).name for split in splits for file in split.filenames])
+    except Exception as error:  # a builder may raise anything
+        raise failures.explained(error, request=request, builder=builder) from error
+
+
+def publish(request: Request, folder: Path) -> Path:
+    """Give the finished data set its final name, in one step, so that no half of it is ever found."""
+    made = Request(asked=request.asked, name=request.name, data_dir=folder).wanted
+    request.wanted.parent.mkdir(parents=True, exist_ok=True)
+    default = Path(request.name.name) / ".config"
+    if (folder / default).is_dir():
+        shutil.copytree(folder / default, request.data_dir / default, dirs_exist_ok=True)
+    try:
+        made.rename(request.wanted)
+    except OSError as error:
+        if path := prepared.find(request.name, request.data_dir):
+            return path
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
+            raise
+        raise DataError(
+            f"data set {request.asked} cannot be put into {request.wanted}: something that is no prepared data set is "
+            "in the way; remove it"
+        ) from error
+    return request.wanted
+
+
+if __name__ == "__main__":
+    status = main(*sys.argv[1:])
+    os._exit(status)  # without waiting for the threads of downloads that hang
