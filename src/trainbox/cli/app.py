@@ -71,7 +71,7 @@ def guarded(work: Callable[[], int], *, debug: bool) -> int:
         return _code(end)
     except Exception as error:
         hint = "" if debug else "; --debug shows where"
-        complain(f"unexpected {type(error).__name__}: {error}", hint, debug=debug)
+        complain(f"unexpected {type(error).__name__}: {error}".rstrip(": "), hint, debug=debug)
         return 1
 
 
@@ -92,17 +92,15 @@ def _understand_and_do(arguments: list[str]) -> int:
 
 def _understand(arguments: list[str]) -> Callable[[], None] | int:
     """The job that the words ask for, or the exit code where help or a version was the whole wish."""
-    import typer
     from typer.exceptions import TyperException
 
     from trainbox.cli.program import build
 
-    command: Any = typer.main.get_command(build())
     said = io.StringIO()
     try:
         # Typer writes here, not to the pipe, which may be closed, or the console, which may know no more than ASCII.
         with contextlib.redirect_stdout(said):
-            parsed = command.main(arguments, prog_name="trainbox", standalone_mode=False)
+            parsed: Any = build().main(arguments, prog_name="trainbox", standalone_mode=False)
     except TyperException as error:
         if not arguments:
             tell(error.ctx.get_help() + "\n", sys.stderr)  # type: ignore[attr-defined]

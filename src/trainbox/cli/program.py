@@ -2,19 +2,62 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import importlib
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from trainbox import __version__
-from trainbox.cli.config import config
-from trainbox.cli.evaluate import evaluate
-from trainbox.cli.export import export
-from trainbox.cli.options import Debug, PanelCommand
-from trainbox.cli.train import train
 
-# Wide terminals show one line an option; without one, help is as wide as a file is kept.
+# Each is a function in the module of `trainbox.cli` that has its name, imported only when it is called for, so that
+# help is as quick with many commands as with few.
+COMMANDS = {
+    "train": "Train a model, or go on with the run of the same name.",
+    "evaluate": "Evaluate a run's last or best checkpoint on a split of its data set.",
+    "export": "Write a run's last or best checkpoint as a SavedModel and as model.keras.",
+    "config": "Show each value that `train` would use and where it comes from.",
+}
 CONTEXT = {"max_content_width": 120, "help_option_names": ["--help", "-h"]}
+
+Debug = Annotated[bool, typer.Option("--debug", help="With an error, show its traceback too.")]
+
+
+class Commands(TyperGroup):
+    """The commands of trainbox, each built when it is needed."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name not in COMMANDS:
+            from trainbox.values import did_you_mean, shown
+
+            ctx.fail(f"no such command: {shown(cmd_name)}{did_you_mean(cmd_name, COMMANDS)}")
+        if cmd_name not in self.commands:
+            function = getattr(importlib.import_module(f"trainbox.cli.{cmd_name}"), cmd_name)
+            self.add_command(command(cmd_name, function))
+        return self.commands[cmd_name]
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+def command(name: str, function: Any) -> Any:
+    """The Typer command of a function, without shell completion and without Rich, whose import takes long."""
+    from trainbox.cli.options import PanelCommand
+
+    program = typer.Typer(add_completion=False, rich_markup_mode=None)
+    program.command(name, cls=PanelCommand, context_settings=CONTEXT)(function)
+    return typer.main.get_command(program)
+
+
+def build() -> Any:
+    """The whole application."""
+    program = typer.Typer(cls=Commands, add_completion=False, rich_markup_mode=None, context_settings=CONTEXT)
+    program.callback()(trainbox)
+    return typer.main.get_command(program)
 
 
 def _show_version(wanted: bool) -> None:
@@ -26,15 +69,6 @@ def _show_version(wanted: bool) -> None:
 Version = Annotated[
     bool, typer.Option("--version", is_eager=True, callback=_show_version, help="Show the version and end.")
 ]
-
-
-def build() -> typer.Typer:
-    """The application, without shell completion and without Rich, whose import takes most of a second."""
-    program = typer.Typer(add_completion=False, rich_markup_mode=None, context_settings=CONTEXT)
-    program.callback()(trainbox)
-    for command in (train, evaluate, export, config):
-        program.command(cls=PanelCommand, context_settings=CONTEXT)(command)
-    return program
 
 
 def trainbox(*, version: Version = False, debug: Debug = False) -> None:
