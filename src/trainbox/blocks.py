@@ -14,9 +14,10 @@ BLOCK_SECONDS = 0.25
 
 
 class BatchStep(Protocol):
-    """A step on one global batch, with the names of what it reports."""
+    """A step on one global batch, with the names of what it reports and the specs of a block of batches."""
 
     statistics: tuple[str, ...]
+    signature: Batch
 
     def __call__(self, *args: Any) -> Any: ...
 
@@ -28,7 +29,7 @@ def train_block(step: BatchStep) -> Callable[[Batch, Any], tuple[Any, Any, Any]]
     loss-scale state. Any number of steps is served by one trace.
     """
 
-    @tf.function(autograph=False, reduce_retracing=True)
+    @tf.function(autograph=False, input_signature=[step.signature, tf.TensorSpec([2], tf.float32)])
     def run(block: Batch, scale_state: Any) -> tuple[Any, Any, Any]:
         steps = tf.shape(block.indices)[0]
         statistics = tf.TensorArray(tf.float32, size=steps, element_shape=[len(step.statistics)])
@@ -49,7 +50,7 @@ def train_block(step: BatchStep) -> Callable[[Batch, Any], tuple[Any, Any, Any]]
 def evaluation_block(step: BatchStep) -> Callable[[Batch], Any]:
     """A compiled function from a block of batches to its statistics, float32 [steps, statistics]."""
 
-    @tf.function(autograph=False, reduce_retracing=True)
+    @tf.function(autograph=False, input_signature=[step.signature])
     def run(block: Batch) -> Any:
         steps = tf.shape(block.indices)[0]
         statistics = tf.TensorArray(tf.float32, size=steps, element_shape=[len(step.statistics)])
@@ -74,3 +75,19 @@ class Pace:
         if self.measured:
             self.steps = max(1, min(int(BLOCK_SECONDS * steps / max(seconds, 1e-9)), 8 * self.steps))
         self.measured = True
+
+
+@dataclass
+class Meter:
+    """Examples per second since it was made; a block that was compiling counts only while there is no other."""
+
+    rate: float = 0.0
+    _examples: int = 0
+    _seconds: float = 0.0
+
+    def note(self, *, examples: int, seconds: float, compiling: bool) -> None:
+        """Add a block of `examples` real rows that took `seconds`."""
+        if not compiling:
+            self._examples += examples
+            self._seconds += seconds
+        self.rate = self._examples / self._seconds if self._seconds else examples / seconds

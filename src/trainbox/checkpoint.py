@@ -53,7 +53,7 @@ def digest(arrays: Iterable[np.ndarray]) -> str:
     sha = hashlib.sha256()
     for array in arrays:
         sha.update(f"{array.dtype.name}{list(array.shape)}".encode())
-        sha.update(np.ascontiguousarray(array).tobytes())
+        sha.update(array.tobytes())
     return sha.hexdigest()
 
 
@@ -61,7 +61,7 @@ def save(directory: Path, *, step: int, arrays: Sequence[np.ndarray], state: dic
     """Write the checkpoint of `step` through `write`, which must be atomic, and return its path."""
     path = directory / f"step-{step:010d}.safetensors"
     text = json.dumps(state, sort_keys=True)
-    tensors = {f"{position:06d}": np.ascontiguousarray(array) for position, array in enumerate(arrays)}
+    tensors = {f"{position:06d}": np.asarray(array, order="C") for position, array in enumerate(arrays)}
     metadata = {"format": FORMAT, "state": text, "sha256": _checksum(text, arrays)}
     directory.mkdir(exist_ok=True)
     write(path, to_bytes(tensors, metadata=metadata))

@@ -22,7 +22,7 @@ class EvaluationStep:
     def __init__(self, learner: Learner, rows: Rows) -> None:
         self._learner = learner
         self._rows = rows
-        self.statistics = learner.statistics
+        self.statistics, self.signature = learner.statistics, learner.signature
 
     def __call__(self, batch: Batch) -> Any:
         """Statistics of the batch: float32 [statistics]."""
@@ -49,6 +49,7 @@ class Evaluator:
         self._names = learner.statistics
         self._block = evaluation_block(EvaluationStep(learner, rows))
         self._pace = Pace()
+        self._seeds_shape = learner.signature.seeds.shape[1:]
 
     def __call__(self, *, between: Callable[[], None]) -> dict[str, float]:
         """Mean loss and metrics over the split. `between` is called after each block and may raise to stop."""
@@ -58,7 +59,7 @@ class Evaluator:
         while step < self._plan.steps_per_epoch:
             steps = min(self._pace.steps, self._plan.steps_per_epoch - step)
             indices, weights = deal(order, self._plan, first_step=step, steps=steps)
-            seeds = np.zeros((steps, self._plan.shards, 0, 2), np.uint32)
+            seeds = np.zeros((steps, *self._seeds_shape), np.uint32)
             began = time.perf_counter()
             statistics = self._block(Batch(indices, weights, seeds)).numpy()
             self._pace.note(steps=steps, seconds=time.perf_counter() - began)

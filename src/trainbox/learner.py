@@ -38,18 +38,32 @@ class Batch(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Learner:
-    """Model, optimizer and objective, built in the scope of `strategy`, and how they are fed."""
+    """Model, optimizer and objective, built in the scope of `strategy`, and how a batch is dealt to them.
+
+    `gives_logits` tells whether the model's outputs are logits or probabilities.
+    """
 
     strategy: tf.distribute.Strategy
     model: keras.Model
     optimizer: keras.optimizers.Optimizer
     objective: Objective
     plan: Plan
+    gives_logits: bool = True
 
     @property
     def statistics(self) -> tuple[str, ...]:
         """What a step reports as sums over its examples, in this order; `weight` is the sum of the rows' weights."""
         return ("loss", *self.objective.metrics, "weight")
+
+    @property
+    def signature(self) -> Batch:
+        """The specs of a block of any number of batches."""
+        shards, rows = self.plan.shards, self.plan.rows
+        return Batch(
+            indices=tf.TensorSpec([None, shards, rows], tf.int32),
+            weights=tf.TensorSpec([None, shards, rows], tf.float32),
+            seeds=tf.TensorSpec([None, shards, len(seed_positions(self.model)), 2], tf.uint32),
+        )
 
     def replica_sums(self, compute: Callable[[Any], Tensors], specs: list[tf.TensorSpec]) -> Tensors:
         """On one replica: the sum over all V shards of what `compute` gives for a shard's number."""

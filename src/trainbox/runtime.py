@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import absl.logging
 import keras
 import tensorflow as tf
 
@@ -18,6 +19,8 @@ def configure(config: RunConfig, selection: Selection) -> None:
     Raises:
         DevicesError: TensorFlow does not have the selected devices.
     """
+    # Warnings of libraries about their own code are not for the user.
+    absl.logging.set_verbosity(absl.logging.ERROR)
     threads = config.threads or (REPRODUCIBLE_THREADS if config.reproducible else 0)
     tf.config.threading.set_intra_op_parallelism_threads(threads)
     if selection.kind == "gpu":

@@ -34,7 +34,7 @@ class TrainStep:
         """Raises UsageError if the loss does not give one value an example."""
         self._learner = learner
         self._rows = rows
-        self.statistics = learner.statistics
+        self.statistics, self.signature = learner.statistics, learner.signature
         self._loss_scaling = loss_scaling
         self._seeds = seed_positions(learner.model)
         self._moving = self._find_moving_state()

@@ -1,0 +1,225 @@
+"""The loop: blocks of steps, epochs, evaluation, decisions, checkpoints and requests to stop."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+from trainbox import randomness
+from trainbox.blocks import Meter, Pace
+from trainbox.callbacks import Callbacks
+from trainbox.data.pipeline import Indices, deal, epoch_order
+from trainbox.errors import DivergedError, InterruptedRunError
+from trainbox.evaluate import means
+from trainbox.learner import Batch
+from trainbox.plan import Plan
+from trainbox.progress import Progress
+
+
+class Writer(Protocol):
+    """Takes one line of metrics."""
+
+    def write(self, *, step: int, epoch: int, seconds: float, scalars: Mapping[str, float]) -> None: ...
+
+
+class Display(Protocol):
+    """Shows where the run is."""
+
+    def update(self, *, epoch: int, step: int, scalars: Mapping[str, float]) -> None: ...
+
+    def epoch(self, *, epoch: int, epochs: int, seconds: float, scalars: Mapping[str, float]) -> None: ...
+
+
+@dataclass(kw_only=True)
+class Loop:
+    """A run from `progress` to its end; every collaborator is passed in.
+
+    `block` is a compiled block of steps (`blocks.train_block`), or else `fit` trains one epoch at a time. `statistics`
+    are the names of what they report, `validate` gives the validation metrics or is None, `save` writes a checkpoint of
+    the variables and `progress`, `check_stop` raises InterruptedRunError when a signal asked for it, `learning_rate`
+    tells the rate of an optimizer step, counted from 0.
+    """
+
+    plan: Plan
+    seed: int
+    statistics: tuple[str, ...]
+    seed_variables: int
+    block: Callable[[Batch, Any], tuple[Any, Any, Any]] | None
+    fit: Callable[[int], dict[str, float]] | None = None
+    validate: Callable[[], dict[str, float]] | None
+    save: Callable[[Progress], None]
+    check_stop: Callable[[], None]
+    learning_rate: Callable[[int], float]
+    writer: Writer
+    display: Display
+    callbacks: Callbacks
+    progress: Progress
+    log_steps: int
+    checkpoint_epochs: int
+    patience: int
+    _pace: Pace = field(default_factory=Pace)
+    _meter: Meter = field(default_factory=Meter)
+    _saved_step: tuple[int, int] | None = None
+
+    def run(self) -> None:
+        """Train to the end.
+
+        Raises:
+            InterruptedRunError: a signal asked to stop; a checkpoint has been saved if there was anything to save.
+            DivergedError: the loss is not finite; the last good checkpoint is kept.
+        """
+        progress, plan = self.progress, self.plan
+        self._saved_step = (progress.step, progress.epochs_done)
+        try:
+            self.check_stop()
+            self.callbacks.begin()
+            logs: dict[str, float] = {}
+            while progress.epochs_done < plan.epochs and not progress.stopped_early:
+                self._train_epoch(progress.epochs_done)
+                logs = self._close_epoch(progress.epochs_done)
+            self.callbacks.end(logs)
+        except InterruptedRunError as stop:
+            self._save_if_new()
+            raise self._told(stop) from None
+
+    def _train_epoch(self, epoch: int) -> None:
+        """The steps of `epoch` that are not done yet."""
+        progress, plan = self.progress, self.plan
+        position = progress.step - epoch * plan.steps_per_epoch
+        if position == 0:
+            progress.epoch_sums = [0.0] * len(self.statistics)
+            self._meter = Meter()
+            self.callbacks.epoch_begins(epoch)
+        if not progress.interval_sums:
+            progress.interval_sums = [0.0] * len(self.statistics)
+        if self.fit:
+            self._fit_epoch(self.fit, epoch)
+            return
+        order = epoch_order(plan, seed=self.seed, epoch=epoch)
+        while position < plan.steps_per_epoch:
+            steps = min(self._pace.steps, plan.steps_per_epoch - position)
+            self._train_block(order, epoch=epoch, position=position, steps=steps)
+            position += steps
+            logs = means(self.statistics, np.array(progress.epoch_sums))
+            self.callbacks.block_ends(position - 1, logs)
+            self.display.update(
+                epoch=epoch, step=progress.step, scalars={**_train(logs), "train/examples_per_second": self._meter.rate}
+            )
+            self.check_stop()
+
+    def _fit_epoch(self, fit: Callable[[int], dict[str, float]], epoch: int) -> None:
+        """A whole epoch by Keras's `fit`, whose means become sums over the epoch's rows."""
+        began = time.perf_counter()
+        logs = fit(epoch)
+        progress, rows = self.progress, float(self.plan.examples)
+        seconds = time.perf_counter() - began
+        self._meter.note(examples=self.plan.examples, seconds=seconds, compiling=False)
+        progress.seconds += seconds
+        progress.step = (epoch + 1) * self.plan.steps_per_epoch
+        progress.epoch_sums = [logs[name] * rows for name in self.statistics[:-1]] + [rows]
+        progress.interval_sums = list(progress.epoch_sums)
+
+    def _train_block(self, order: Indices, *, epoch: int, position: int, steps: int) -> None:
+        progress, plan = self.progress, self.plan
+        indices, weights = deal(order, plan, first_step=position, steps=steps)
+        seeds = randomness.shard_seeds(
+            seed=self.seed,
+            first_step=progress.step,
+            steps=steps,
+            shards=plan.shards,
+            variables=self.seed_variables,
+        )
+        began = time.perf_counter()
+        scale_state = np.array(progress.scale_state, np.float32)
+        assert self.block is not None
+        statistics, taken, scale_state = self.block(Batch(indices, weights, seeds), scale_state)
+        rows, taken = statistics.numpy(), taken.numpy()
+        seconds = time.perf_counter() - began
+        self._meter.note(examples=int(weights.sum()), seconds=seconds, compiling=not self._pace.measured)
+        self._pace.note(steps=steps, seconds=seconds)
+        progress.seconds += seconds
+        progress.scale_state = scale_state.numpy().tolist()
+        for row, was_taken in zip(rows, taken, strict=True):
+            self._account(row.tolist(), bool(was_taken), epoch=epoch)
+
+    def _account(self, row: Sequence[float], taken: bool, *, epoch: int) -> None:
+        """Add one step's statistics to the sums, and write the line of an interval that ends here."""
+        progress = self.progress
+        progress.step += 1
+        progress.skipped += not taken
+        if not math.isfinite(row[0]) and taken:
+            raise DivergedError(
+                f"the loss is {row[0]} at step {progress.step} (epoch {epoch + 1}); the last good checkpoint is kept; "
+                "lower --learning-rate, clip with --global-clip-norm, or look at the data"
+            )
+        if math.isfinite(row[0]):
+            progress.epoch_sums = [total + value for total, value in zip(progress.epoch_sums, row, strict=True)]
+            progress.interval_sums = [total + value for total, value in zip(progress.interval_sums, row, strict=True)]
+        in_epoch = progress.step - epoch * self.plan.steps_per_epoch
+        if self.log_steps and progress.step % self.log_steps == 0 and in_epoch < self.plan.steps_per_epoch:
+            self._write(epoch, self._interval())
+
+    def _interval(self) -> dict[str, float]:
+        """Means since the last interval, whose sums begin anew."""
+        values = means(self.statistics, np.array(self.progress.interval_sums))
+        self.progress.interval_sums = [0.0] * len(self.statistics)
+        return {f"interval/{name}": value for name, value in {**values, **self._rates()}.items()}
+
+    def _rates(self) -> dict[str, float]:
+        """The learning rate of the last step that was taken, and the examples per second."""
+        taken = self.progress.step - self.progress.skipped
+        return {"learning_rate": self.learning_rate(max(taken - 1, 0)), "examples_per_second": self._meter.rate}
+
+    def _close_epoch(self, epoch: int) -> dict[str, float]:
+        """Evaluate, decide, write the epoch's line and save what is due; the logs in Keras's names."""
+        progress, plan = self.progress, self.plan
+        validation = self.validate() if self.validate else {}
+        logs = means(self.statistics, np.array(progress.epoch_sums))
+        scalars = _train(logs | self._rates())
+        scalars |= {f"validation/{name}": value for name, value in validation.items()}
+        if self.log_steps and progress.step % self.log_steps == 0:
+            scalars = self._interval() | scalars
+        logs |= {f"val_{name}": value for name, value in validation.items()}
+        improved = self._note_best(validation.get("loss", logs["loss"]))
+        self.callbacks.epoch_ends(epoch, logs)
+        progress.epochs_done += 1
+        early = bool(self.patience and progress.epochs_since_best >= self.patience)
+        progress.stopped_early = early or self.callbacks.stop
+        self._write(epoch, scalars)
+        self.display.epoch(epoch=epoch, epochs=plan.epochs, seconds=progress.seconds, scalars=scalars)
+        last = progress.epochs_done == plan.epochs or progress.stopped_early
+        if last or progress.epochs_done % self.checkpoint_epochs == 0 or (improved and validation):
+            self._save_if_new()
+        return logs
+
+    def _note_best(self, loss: float) -> bool:
+        progress = self.progress
+        if progress.best is not None and loss >= progress.best:
+            progress.epochs_since_best += 1
+            return False
+        progress.best, progress.best_step, progress.epochs_since_best = loss, progress.step, 0
+        return True
+
+    def _write(self, epoch: int, scalars: Mapping[str, float]) -> None:
+        progress = self.progress
+        self.writer.write(step=progress.step, epoch=epoch + 1, seconds=progress.seconds, scalars=scalars)
+
+    def _save_if_new(self) -> None:
+        here = (self.progress.step, self.progress.epochs_done)
+        if here != self._saved_step:
+            self.save(self.progress)
+            self._saved_step = here
+
+    def _told(self, stop: InterruptedRunError) -> InterruptedRunError:
+        step, done = self.progress.step, self.progress.epochs_done
+        saved = f"saved at step {step} ({done} of {self.plan.epochs} epochs done)" if step else "nothing to save yet"
+        return InterruptedRunError(f"{stop}; {saved}; the same command goes on from there", signum=stop.exit_code - 128)
+
+
+def _train(logs: Mapping[str, float]) -> dict[str, float]:
+    return {f"train/{name}": value for name, value in logs.items()}

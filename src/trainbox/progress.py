@@ -1,0 +1,39 @@
+"""Where a run is: everything besides the variables that decides the next step, the next line and the next decision."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass
+class Progress:
+    """Kept in every checkpoint, and changed by the loop alone.
+
+    `epochs_done` counts epochs whose evaluation, line and decisions are made; an epoch whose last step is done and that
+    is not counted yet is closed first after a resume. `skipped` steps overflowed in float16. Sums are over examples, in
+    the order of the step's statistics.
+    """
+
+    step: int = 0
+    skipped: int = 0
+    epochs_done: int = 0
+    seconds: float = 0.0
+    scale_state: list[float] = field(default_factory=lambda: [1.0, 0.0])
+    best: float | None = None
+    best_step: int | None = None
+    epochs_since_best: int = 0
+    stopped_early: bool = False
+    epoch_sums: list[float] = field(default_factory=list)
+    interval_sums: list[float] = field(default_factory=list)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values for JSON; floats keep every bit."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Progress:
+        """The progress that `as_dict` described; keys of other versions are ignored."""
+        known = {f.name for f in dataclasses.fields(cls)}
+        return cls(**{name: value for name, value in values.items() if name in known})
