@@ -61,7 +61,7 @@ class RunConfig:
         "float32", "Precision of the computation.", panel="Model", choices=("float32", "bfloat16", "float16")
     )
     # Training
-    epochs: int = option(12, "Passes over the training rows.", panel="Training", minimum=1, maximum=LARGEST)
+    epochs: int = option(30, "Passes over the training rows.", panel="Training", minimum=1, maximum=LARGEST)
     batch_size: int | None = option(
         None,
         "Global batch; any size on any number of devices. Default: 64 rows a shard.",

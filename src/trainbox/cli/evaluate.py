@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from trainbox.cli.options import Debug, Job, Json, Run, takes
+from trainbox.cli.options import Checkpoint, Debug, Job, Json, Run, takes
 from trainbox.config import momentary
 from trainbox.display import Display
 
@@ -15,9 +15,15 @@ Split = Annotated[str, typer.Option("--split", metavar="NAME", help="Split of th
 
 @takes(*momentary())
 def evaluate(
-    run: Run, *, split: Split = "test", json: Json = False, debug: Debug = False, flags: dict[str, Any]
+    run: Run,
+    *,
+    split: Split = "test",
+    checkpoint: Checkpoint = "last",
+    json: Json = False,
+    debug: Debug = False,
+    flags: dict[str, Any],
 ) -> Job:
-    """Evaluate a run's best checkpoint on a split of its data set."""
+    """Evaluate a run's last or best checkpoint on a split of its data set."""
 
     def job() -> None:
         from trainbox.cli.session import report, revisit
@@ -27,7 +33,7 @@ def evaluate(
         def work(display: Display) -> Any:
             from trainbox import jobs
 
-            return jobs.evaluate(run_dir, settings=settings, split=split, display=display)
+            return jobs.evaluate(run_dir, settings=settings, split=split, checkpoint=checkpoint, display=display)
 
         report(work, settings, json=json)
 

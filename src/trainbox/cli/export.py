@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from trainbox.cli.options import Debug, Job, Json, Run, takes
+from trainbox.cli.options import Checkpoint, Debug, Job, Json, Run, takes
 from trainbox.config import momentary
 from trainbox.display import Display
 
 
 @takes(*momentary())
-def export(run: Run, *, json: Json = False, debug: Debug = False, flags: dict[str, Any]) -> Job:
-    """Write a run's best model as a SavedModel and as model.keras."""
+def export(
+    run: Run, *, checkpoint: Checkpoint = "last", json: Json = False, debug: Debug = False, flags: dict[str, Any]
+) -> Job:
+    """Write a run's last or best checkpoint as a SavedModel and as model.keras."""
 
     def job() -> None:
         from trainbox.cli.session import report, revisit
@@ -21,7 +23,7 @@ def export(run: Run, *, json: Json = False, debug: Debug = False, flags: dict[st
         def work(display: Display) -> Any:
             from trainbox import jobs
 
-            return jobs.export(run_dir, settings=settings, display=display)
+            return jobs.export(run_dir, settings=settings, checkpoint=checkpoint, display=display)
 
         report(work, settings, json=json)
 

@@ -12,6 +12,7 @@ import typer
 from typer.core import TyperCommand
 
 from trainbox import values
+from trainbox.cli.program import Debug as Debug
 from trainbox.config import options
 
 METAVARS = {int: "N", float: "X", Path: "FOLDER", str: "NAME"}
@@ -19,9 +20,12 @@ METAVARS = {int: "N", float: "X", Path: "FOLDER", str: "NAME"}
 # What a command gives back: the work, to be done once all words are understood.
 Job = Callable[[], None]
 
-Debug = Annotated[bool, typer.Option("--debug", help="With an error, show its traceback too.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON, and nothing else, to standard output.")]
 Run = Annotated[str, typer.Argument(metavar="RUN", help="A run's name under --output-dir, or the path of its folder.")]
+Checkpoint = Annotated[
+    Literal["last", "best"],
+    typer.Option("--checkpoint", help="The last one, or the one of the lowest validation (else training) loss."),
+]
 ConfigFile = Annotated[
     Path | None,
     typer.Option("--config", metavar="FILE.toml", help="Take what no flag or variable gives from this TOML file."),

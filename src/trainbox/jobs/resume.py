@@ -1,0 +1,92 @@
+"""Whether a run is new, goes on or is complete, and whether what is asked for is still the same run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from trainbox import manifest, settings
+from trainbox.config import RunConfig, momentary, options
+from trainbox.errors import UsageError
+from trainbox.plan import Plan
+from trainbox.settings import Settings
+
+# These change how far a run goes or what it leaves behind, not what a step does.
+FREE = (
+    *momentary(),
+    "run",
+    "epochs",
+    "early_stopping",
+    "callbacks",
+    "checkpoint_epochs",
+    "keep",
+    "log_steps",
+    "tensorboard",
+)
+# These are compared by what they come to, as a plan.
+PLANNED = ("batch_size", "batch_size_per_replica", "shards")
+
+
+def completed(run_dir: Path, config: RunConfig) -> str | None:
+    """What to say of a run that has nothing left to do, or None."""
+    if not (run_dir / manifest.FILE).exists():
+        return None
+    result = manifest.read(run_dir).get("result")
+    if not result:
+        return None
+    done = result["epochs_done"]
+    if result.get("stopped_early"):
+        return f"already complete: stopped early after {done} epochs"
+    return f"already complete ({done}/{config.epochs})" if done >= config.epochs else None
+
+
+def check_words(run_dir: Path, now: Settings) -> None:
+    """Refuse options that would make another run of the one in `run_dir`.
+
+    Raises:
+        UsageError: naming each option that differs, with both values.
+    """
+    if not (run_dir / settings.CONFIG_FILE).exists():
+        return
+    before = settings.load(run_dir).config
+    compared = [name for name in options() if name not in FREE and name not in PLANNED]
+    different = [
+        f"--{name.replace('_', '-')} was {getattr(before, name)} and is {getattr(now.config, name)}"
+        for name in compared
+        if getattr(before, name) != getattr(now.config, name)
+    ]
+    _refuse(run_dir, different)
+
+
+def check_plan(run_dir: Path, plan: Plan, saved: Mapping[str, Any]) -> None:
+    """Refuse a batch, shards or rows other than those that the checkpoint was trained with.
+
+    Raises:
+        UsageError: naming what differs, with both values.
+    """
+    words = {"global_batch": "the global batch", "shards": "the number of shards", "examples": "the training rows"}
+    different = [
+        f"{said} was {saved[name]} and is {getattr(plan, name)}"
+        for name, said in words.items()
+        if saved[name] != getattr(plan, name)
+    ]
+    _refuse(run_dir, different)
+
+
+def check_code(run_dir: Path, config: RunConfig, saved: str | None, now: str | None) -> None:
+    """Refuse the user's own model file if it is not the one that the run began with (SHA-256 before and now).
+
+    Raises:
+        UsageError: it differs.
+    """
+    if saved != now:
+        _refuse(run_dir, [f"the file of --model {config.model} has changed"])
+
+
+def _refuse(run_dir: Path, different: list[str]) -> None:
+    if different:
+        raise UsageError(
+            f"{run_dir} holds a run that cannot go on like this: {'; '.join(different)}; say it as it was, or name "
+            "another --run"
+        )

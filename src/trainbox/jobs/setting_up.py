@@ -1,0 +1,121 @@
+"""What every job on a model does first: devices, environment, TensorFlow, strategy, data set, model, optimizer."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from trainbox.config import RunConfig
+from trainbox.errors import DataError
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+    from trainbox.data.pipeline import Split
+    from trainbox.data.prepare import DatasetInfo
+    from trainbox.devices import Selection
+    from trainbox.display import Display
+    from trainbox.learner import Learner
+    from trainbox.plan import Plan
+
+
+@dataclass(frozen=True, kw_only=True)
+class Machine:
+    """The devices of this process, and the strategy over them; TensorFlow is configured and loaded."""
+
+    selection: Selection
+    strategy: tf.distribute.Strategy
+
+
+def machine(config: RunConfig, display: Display) -> Machine:
+    """Choose the devices, set the environment, load TensorFlow, build the strategy.
+
+    Raises:
+        DevicesError, UsageError: see `devices.choose`, `runtime.configure` and `strategy.build`.
+    """
+    from trainbox import devices, environment
+
+    selection = devices.choose(config, environ=os.environ)
+    display.line(f"devices: {selection.notice}")
+    environment.apply(config, selection, environ=os.environ)
+
+    from trainbox import runtime, strategy
+
+    runtime.configure(config, selection)
+    return Machine(selection=selection, strategy=strategy.build(config, selection))
+
+
+def dataset(config: RunConfig, display: Display) -> DatasetInfo:
+    """The data set, prepared. Raises DataError."""
+    from trainbox.data.prepare import prepare
+
+    info = prepare(config.dataset, data_dir=config.data_dir, offline=config.offline, say=display.line)
+    rows = ", ".join(f"{count:,} {split}" for split, count in info.splits.items())
+    shape = "×".join(map(str, info.input_shape))
+    display.line(f"data: {info.full_name}, {rows} rows of {shape}, {info.num_classes} classes, in {info.path}")
+    return info
+
+
+def split(info: DatasetInfo, name: str) -> Split:
+    """One split in memory. Raises DataError."""
+    from trainbox.data.pipeline import Split
+    from trainbox.data.prepare import read
+
+    images, labels = read(info, name)
+    return Split(images=images, labels=labels)
+
+
+def training_splits(config: RunConfig, info: DatasetInfo) -> tuple[Split, Split | None]:
+    """Training rows, and validation rows: held out of them, or the set's own, or None.
+
+    Raises:
+        DataError: there is no split `train`, or it is too small to hold anything out.
+    """
+    from trainbox.data.pipeline import hold_out
+
+    train = split(info, "train")
+    if config.validation_split:
+        if len(train) < 2:
+            raise DataError(
+                f"data set {info.full_name} has {len(train)} training rows; --validation-split "
+                f"{config.validation_split:g} needs two or more"
+            )
+        return hold_out(train, share=config.validation_split, seed=config.seed)
+    return train, split(info, "validation") if "validation" in info.splits else None
+
+
+def learner(config: RunConfig, strategy: tf.distribute.Strategy, info: DatasetInfo, plan: Plan) -> Learner:
+    """Model and optimizer with fresh weights, built in the strategy's scope.
+
+    Raises:
+        UsageError: the model or the optimizer's options cannot be used.
+    """
+    import keras
+
+    from trainbox import models, optimizers
+    from trainbox.learner import Learner
+    from trainbox.objective import classification
+
+    keras.utils.set_random_seed(config.seed)
+    with strategy.scope():
+        model = models.build(config.model, input_shape=info.input_shape, num_classes=info.num_classes, seed=config.seed)
+        optimizer = optimizers.build(config, steps_per_epoch=plan.steps_per_epoch, total_steps=plan.total_steps)
+        optimizer.build(model.trainable_variables)
+        logits = models.gives_logits(model, input_shape=info.input_shape)
+        # Keras's callbacks expect a compiled model; loss scaling is trainbox's own.
+        model.compile(
+            optimizer=optimizer,
+            loss=keras.losses.SparseCategoricalCrossentropy(from_logits=logits),
+            auto_scale_loss=False,
+            jit_compile=False,
+        )
+    objective = classification(from_logits=logits)
+    return Learner(
+        strategy=strategy, model=model, optimizer=optimizer, objective=objective, plan=plan, gives_logits=logits
+    )
+
+
+def parameters(model: Any) -> int:
+    """How many numbers a model has."""
+    return int(model.count_params())
