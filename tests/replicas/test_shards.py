@@ -1,0 +1,99 @@
+"""Any batch on any number of replicas is the batch of one device."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+CNN = ("cnn-17-8", "cnn-33-16", "cnn-65-64", "cnn-5-7", "cnn-1797-100")
+
+
+def losses(result):
+    """Mean loss of every step."""
+    return [row[0] / row[-1] for row in result["statistics"]]
+
+
+@pytest.mark.parametrize("replicas", [2, 3, 4, 8])
+@pytest.mark.parametrize("case", CNN)
+def test_odd_sizes_train_like_one_device(layout, case, replicas):
+    """C1, C3: losses and evaluation on R replicas are those of one to 1e-5, short last batches included."""
+    one, many = layout(1)[case], layout(replicas)[case]
+    assert many["replicas"] == replicas
+    assert losses(many) == pytest.approx(losses(one), abs=1e-5)
+    assert many["evaluation"]["loss"] == pytest.approx(one["evaluation"]["loss"], abs=1e-5)
+    assert many["evaluation"]["accuracy"] == one["evaluation"]["accuracy"]
+
+
+@pytest.mark.parametrize("replicas", [1, 2, 3, 4, 8])
+def test_every_row_counts_once_an_epoch(layout, replicas):
+    """The weights of two epochs over 1,797 rows in batches of 100 add up to 3,594: nothing dropped, nothing twice."""
+    rows = layout(replicas)["cnn-1797-100"]["statistics"]
+    assert [row[-1] for row in rows] == ([100.0] * 17 + [97.0]) * 2
+
+
+@pytest.mark.parametrize("replicas", [1, 2, 4])
+def test_uneven_batches_do_not_bias(layout, replicas):
+    """C4: targets 1 … 9 and a model that answers 0 have loss 285/9 and absolute error 5, in training and evaluation."""
+    result = layout(replicas)["ramp-9"]
+    rows = np.array(result["statistics"][:2])
+    assert rows[:, 0].sum() / rows[:, 2].sum() == pytest.approx(31.6666667, abs=1e-6)
+    assert rows[:, 1].sum() / rows[:, 2].sum() == 5.0
+    assert result["evaluation"] == {"loss": pytest.approx(31.6666667, abs=1e-6), "mae": 5.0}
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_the_loss_is_divided_once(layout, replicas):
+    """C7: squared error over 1 … 8 is 25.5, not 12.75, on two replicas."""
+    row = layout(replicas)["ramp-8"]["statistics"][0]
+    assert row[0] / row[2] == 25.5
+
+
+@pytest.mark.parametrize(
+    "case", ["ramp-learns", "momentum", "clip-norm", "global-clip-norm", "weight-decay", "l2", "activity"]
+)
+def test_two_replicas_reach_the_weights_of_one(layout, case):
+    """C6: optimizers, clipping and penalties see the total, so two replicas end at the weights of one."""
+    one, two = layout(1)[case], layout(2)[case]
+    np.testing.assert_allclose(two["weights"], one["weights"], atol=2e-6)
+    assert losses(two) == pytest.approx(losses(one), abs=1e-5)
+
+
+@pytest.mark.parametrize("replicas", [1, 2, 4])
+def test_batch_normalization_stays_finite(layout, replicas):
+    """C2: a last batch of one row leaves no replica empty, so no weight becomes NaN."""
+    result = layout(replicas)["batch-norm"]
+    assert np.isfinite(result["weights"]).all()
+    assert all(map(math.isfinite, losses(result)))
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_frozen_weights_do_not_drift(layout, replicas):
+    """What a training call does not assign keeps its bits, whatever the number of shards."""
+    assert layout(replicas)["frozen"]["digest"] != ""
+
+
+@pytest.mark.parametrize("case", ["normalized", "frozen", "bfloat16", "float16", "float16-overflow"])
+def test_eight_shards_have_the_same_bits_on_any_replicas(layout, case):
+    """V = 8: variables and statistics of 1, 2, 4 and 8 replicas are equal to the bit."""
+    results = [found[case] for r in (1, 2, 4, 8) if case in (found := layout(r, 8, "reproducible"))]
+    assert len(results) >= 2
+    assert len({result["digest"] for result in results}) == 1
+    assert all(result["statistics"] == results[0]["statistics"] for result in results)
+    assert all(result["evaluation"] == results[0]["evaluation"] for result in results)
+
+
+def test_six_shards_serve_thirds(layout):
+    """V = 6: 1, 3 and 6 replicas are equal to the bit."""
+    results = [layout(r, 6, "reproducible")["normalized"] for r in (1, 3, 6)]
+    assert len({result["digest"] for result in results}) == 1
+    assert all(result["statistics"] == results[0]["statistics"] for result in results)
+
+
+def test_an_overflow_skips_the_step_everywhere(layout):
+    """float16: steps that overflow are not taken, the scale falls, and the weights stay finite on every replica."""
+    for replicas in (1, 4):
+        result = layout(replicas, 8, "reproducible")["float16-overflow"]
+        assert result["taken"][0] is False
+        assert np.isfinite(result["weights"]).all()

@@ -1,0 +1,94 @@
+"""Runs every case of `cases.py` on one layout of logical CPUs, in a process of its own.
+
+python worker.py REPLICAS SHARDS fast|reproducible FOLDER writes FOLDER/results.json: for each case the statistics of
+every step, the evaluation, and a digest and the values of all variables.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import cases
+import keras
+import numpy as np
+import tensorflow as tf
+
+from trainbox import blocks, checkpoint, evaluate, learner, plan, randomness, runtime, scaling, step, strategy
+from trainbox.config import RunConfig
+from trainbox.data import pipeline
+from trainbox.devices import Selection
+
+
+class Arrays:
+    """Rows of any shape, as they are: float32 inputs and labels."""
+
+    def __init__(self, inputs: np.ndarray, labels: np.ndarray) -> None:
+        self._inputs, self._labels = tf.constant(inputs), tf.constant(labels)
+
+    def fetch(self, indices: Any) -> tuple[Any, Any]:
+        return tf.gather(self._inputs, indices), tf.gather(self._labels, indices)
+
+
+def run(case: cases.Case, mirrored: tf.distribute.Strategy, shards: int) -> dict[str, Any]:
+    """Train one case and evaluate it on its own rows."""
+    inputs, labels = case.rows()
+    replicas = mirrored.num_replicas_in_sync
+    config = RunConfig(batch_size=case.batch, shards=shards, epochs=case.epochs)
+    chosen = plan.make(config, replicas=replicas, examples=len(labels))
+    keras.utils.set_random_seed(3)
+    with mirrored.scope():
+        model = case.model()
+        optimizer = case.optimizer()
+        optimizer.build(model.trainable_variables)
+    trained = learner.Learner(
+        strategy=mirrored, model=model, optimizer=optimizer, objective=case.objective(), plan=chosen
+    )
+    rows = Arrays(inputs, labels)
+    train = step.TrainStep(trained, rows, loss_scaling=case.precision == "float16")
+    block = blocks.train_block(train)
+    scale: Any = np.array(scaling.initial_state(case.precision), np.float32)
+    statistics, taken = [], []
+    for epoch in range(case.epochs):
+        order = pipeline.epoch_order(chosen, seed=1, epoch=epoch)
+        indices, weights = pipeline.deal(order, chosen, first_step=0, steps=chosen.steps_per_epoch)
+        seeds = randomness.shard_seeds(
+            seed=1,
+            first_step=epoch * chosen.steps_per_epoch,
+            steps=chosen.steps_per_epoch,
+            shards=shards,
+            variables=len(learner.seed_positions(model)),
+        )
+        values, was_taken, scale = block(learner.Batch(indices, weights, seeds), scale)
+        statistics += values.numpy().tolist()
+        taken += was_taken.numpy().tolist()
+    evaluation = evaluate.Evaluator(trained, rows, examples=len(labels))(between=lambda: None)
+    arrays = checkpoint.snapshot(checkpoint.variables(model, optimizer))
+    return {
+        "statistics": statistics,
+        "taken": taken,
+        "evaluation": evaluation,
+        "digest": checkpoint.digest(arrays),
+        "weights": np.concatenate([array.astype(np.float64).ravel() for array in arrays]).tolist(),
+        "replicas": model.distribute_strategy.num_replicas_in_sync,
+    }
+
+
+def main() -> None:
+    """Configure the layout, run every case, write what came out."""
+    replicas, shards, mode, folder = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], Path(sys.argv[4])
+    selection = Selection(
+        kind="cpu", replicas=replicas, visible_devices="", names=("CPU",) * replicas, notice="logical CPUs"
+    )
+    config = RunConfig(device="cpu", logical_devices=replicas, reproducible=mode == "reproducible", threads=2)
+    runtime.configure(config, selection)
+    mirrored = strategy.build(config, selection)
+    chosen = {n: case for n, case in cases.CASES.items() if mode in case.modes and replicas in case.layouts}
+    results = {name: run(case, mirrored, shards) for name, case in chosen.items()}
+    (folder / "results.json").write_text(json.dumps(results))
+
+
+if __name__ == "__main__":
+    main()
