@@ -74,13 +74,13 @@ def check_plan(run_dir: Path, plan: Plan, saved: Mapping[str, Any]) -> None:
     _refuse(run_dir, different)
 
 
-def check_code(run_dir: Path, config: RunConfig, saved: str | None, now: str | None) -> None:
+def check_code(run_dir: Path, config: RunConfig, *, before: str | None, now: str | None) -> None:
     """Refuse the user's own model file if it is not the one that the run began with (SHA-256 before and now).
 
     Raises:
         UsageError: it differs.
     """
-    if saved != now:
+    if before != now:
         _refuse(run_dir, [f"the file of --model {config.model} has changed"])
 
 

@@ -103,19 +103,22 @@ def learner(config: RunConfig, strategy: tf.distribute.Strategy, info: DatasetIn
         optimizer = optimizers.build(config, steps_per_epoch=plan.steps_per_epoch, total_steps=plan.total_steps)
         optimizer.build(model.trainable_variables)
         logits = models.gives_logits(model, input_shape=info.input_shape)
-        # Keras's callbacks expect a compiled model; loss scaling is trainbox's own.
-        model.compile(
-            optimizer=optimizer,
-            loss=keras.losses.SparseCategoricalCrossentropy(from_logits=logits),
-            auto_scale_loss=False,
-            jit_compile=False,
-        )
+    optimizer = _compile(config, model, optimizer, gives_logits=logits)
     objective = classification(from_logits=logits)
     return Learner(
         strategy=strategy, model=model, optimizer=optimizer, objective=objective, plan=plan, gives_logits=logits
     )
 
 
-def parameters(model: Any) -> int:
-    """How many numbers a model has."""
-    return int(model.count_params())
+def _compile(config: RunConfig, model: Any, optimizer: Any, *, gives_logits: bool) -> Any:
+    """Compile the model, and return the optimizer whose variables belong into a checkpoint."""
+    from trainbox import fit
+
+    if config.engine == "fit":
+        return fit.prepare(model, optimizer, gives_logits=gives_logits)
+    with model.distribute_strategy.scope():
+        # Keras's callbacks expect a compiled model; loss scaling is trainbox's own.
+        model.compile(
+            optimizer=optimizer, loss="sparse_categorical_crossentropy", auto_scale_loss=False, jit_compile=False
+        )
+    return optimizer

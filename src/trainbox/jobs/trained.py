@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from trainbox.data.prepare import DatasetInfo
     from trainbox.learner import Learner
 
-FOLDER = "checkpoints"
-
 
 @dataclass(frozen=True, kw_only=True)
 class Trained:
@@ -46,7 +44,7 @@ def open_trained(run_dir: Path, *, settings: Settings, checkpoint: str, display:
 
     saved = _chosen(run_dir, checkpoint, display)
     source = models.source(config.model)
-    resume.check_code(run_dir, config, saved.state["code"], source and source[1])
+    resume.check_code(run_dir, config, before=saved.state["code"], now=source[1] if source else None)
     info = setting_up.dataset(config, display)
     plan = Plan(**saved.state["plan"])
     replicas = machine.selection.replicas
@@ -61,14 +59,16 @@ def open_trained(run_dir: Path, *, settings: Settings, checkpoint: str, display:
 
 def _chosen(run_dir: Path, which: str, display: Display) -> Checkpoint:
     from trainbox import checkpoint as checkpoints
+    from trainbox.jobs import saving
 
-    last = checkpoints.latest(run_dir / FOLDER, tell=display.line)
+    folder = run_dir / saving.FOLDER
+    last = checkpoints.latest(folder, tell=display.line)
     if last is None:
         raise UsageError(f"{run_dir} has no checkpoint yet; train it first")
     best = last.state["progress"]["best_step"]
     if which == "last" or best is None or best == last.step:
         return last
-    for path in checkpoints.paths(run_dir / FOLDER):
+    for path in checkpoints.paths(folder):
         if checkpoints.step_of(path) == best:
             return checkpoints.read(path)
     raise UsageError(f"the best checkpoint of {run_dir}, of step {best}, is gone; use --checkpoint last")

@@ -1,0 +1,63 @@
+"""The end of a run: its test, its model as a file, and its result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from trainbox import checkpoint, evaluate, export, manifest, metrics
+from trainbox.data.pipeline import ResidentRows
+from trainbox.data.prepared import DatasetInfo
+from trainbox.display import Display, number
+from trainbox.jobs import setting_up
+from trainbox.learner import Learner
+from trainbox.metrics import MetricWriter
+from trainbox.progress import Progress
+
+PARTS = ("train/", "validation/", "test/")
+
+
+def test(learner: Learner, info: DatasetInfo, *, between: Callable[[], None], display: Display) -> dict[str, float]:
+    """Loss and metrics on the set's test split as `test/…`; empty if it has none. `between` may raise to stop."""
+    if "test" not in info.splits:
+        return {}
+    rows = setting_up.split(info, "test")
+    measured = evaluate.Evaluator(learner, ResidentRows(rows), examples=len(rows))(between=between)
+    scalars = {f"test/{name}": value for name, value in measured.items()}
+    display.line("  ".join(f"{name} {number(value)}" for name, value in scalars.items()))
+    return scalars
+
+
+def finish(
+    run_dir: Path,
+    learner: Learner,
+    progress: Progress,
+    writer: MetricWriter,
+    *,
+    tested: Mapping[str, float],
+    display: Display,
+) -> None:
+    """Write the test's line, `model.keras`, and the result in the manifest, after which the run is complete."""
+    # A run that was killed between this line and its result comes here again.
+    if tested and "test/loss" not in metrics.read(run_dir)[-1]:
+        writer.write(step=progress.step, epoch=progress.epochs_done, seconds=progress.seconds, scalars=tested)
+    if notice := export.save_for_keras(learner.model, run_dir / "model.keras"):
+        display.line(notice)
+    manifest.finish(run_dir, _result(run_dir, learner, progress) | dict(tested))
+    display.line(f"done: {run_dir}")
+
+
+def _result(run_dir: Path, learner: Learner, progress: Progress) -> dict[str, Any]:
+    lines = metrics.read(run_dir)
+    last_epoch = next(line for line in reversed(lines) if "train/loss" in line)
+    arrays = checkpoint.snapshot(checkpoint.variables(learner.model, learner.optimizer))
+    return {
+        "epochs_done": progress.epochs_done,
+        "stopped_early": progress.stopped_early,
+        "step": progress.step,
+        "best_step": progress.best_step,
+        **{name: value for name, value in last_epoch.items() if name.startswith(PARTS)},
+        "weights": checkpoint.digest(arrays),
+        "metrics": metrics.digest(run_dir),
+    }
