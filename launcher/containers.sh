@@ -86,12 +86,14 @@ has_docker_base() {
 }
 
 build_docker_image() {
-    local ca command=(docker build --target "$variant" --tag "$image" --build-arg "BASE=$1")
+    local ca command=(docker build --target "$variant" --tag "$image" --build-arg "BASE=$1" --build-arg "REVISION=$(revision)")
     reason="Docker cannot build $image"
+    command+=(--build-arg "VERSION=$(assigned "$root/src/trainbox/__init__.py" __version__)")
+    command+=(--build-arg "LOCK=$(sha256sum <"$root/requirements/$variant.txt" | cut -d ' ' -f 1)")
     ca=$(certificates)
     [ -z "$ca" ] || command+=(--secret "id=ca,src=$ca")
     take_turn
-    step "${command[@]}" --build-arg "REVISION=$(revision)" "$root" || return 1
+    step "${command[@]}" "$root" || return 1
     note "docker-$variant" "$sources"
     end_turn
     digest=$([ -n "$dry_run" ] || docker image inspect --format '{{.Id}}' "$image")

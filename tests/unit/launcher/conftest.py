@@ -31,6 +31,9 @@ class Checkout:
             (self.root / name / "file").write_text(name)
         for name in ("pyproject.toml", "apptainer.def"):
             (self.root / name).touch()
+        (self.root / "src" / "trainbox").mkdir()
+        (self.root / "src" / "trainbox" / "__init__.py").write_text('__version__ = "1.2.3"\n')
+        (self.root / "requirements" / "cpu.txt").write_text("locked\n")
         (self.root / "Dockerfile").write_text("ARG BASE=debian:trixie\nFROM $BASE\n")
         shutil.copy(ROOT / "trainbox", self.root)
         shutil.copytree(ROOT / "launcher", self.root / "launcher")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import json
 import os
@@ -123,11 +124,13 @@ def test_an_image_is_built_when_its_base_is_there(checkout) -> None:
     checkout.stand_in("docker", NO_IMAGE_BUT_BASE)
     ca = checkout.root / "ca.pem"
     ca.write_text("CA")
+    lock = hashlib.sha256(b"locked\n").hexdigest()
     done = checkout.run("--dry-run", "train", SSL_CERT_FILE=str(ca))
     build, run = map(shlex.split, done.stdout.splitlines())
     assert build == [
         *("docker", "build", "--target", "cpu", "--tag", "trainbox:cpu", "--build-arg", "BASE=debian:trixie"),
-        *("--secret", f"id=ca,src={ca}", "--build-arg", "REVISION=unknown", str(checkout.root)),
+        *("--build-arg", "REVISION=unknown", "--build-arg", "VERSION=1.2.3", "--build-arg", f"LOCK={lock}"),
+        *("--secret", f"id=ca,src={ca}", str(checkout.root)),
     ]
     assert run[:3] == ["docker", "run", "--rm"]
     assert sorted(path.name for path in checkout.cwd.iterdir()) == []
