@@ -21,7 +21,9 @@ ALSO = {"data_dir": ("TFDS_DATA_DIR",)}
 # The folders an image is made for. They rank as defaults, so that a file or `.env` of the user's own still beats them.
 IMAGE_DEFAULTS = {"data_dir": "TRAINBOX_DEFAULT_DATA_DIR", "output_dir": "TRAINBOX_DEFAULT_OUTPUT_DIR"}
 # Variables of the launcher, the image and the tests, which are no options of a run.
-RESERVED = re.compile(r"TRAINBOX_(RUNTIME|VARIANT|BASE|IMAGE|SIF|VENV|REVISION|REQUIRE|DEFAULT|TEST)(_[A-Z0-9_]+)?")
+RESERVED = re.compile(
+    r"TRAINBOX_(RUNTIME|VARIANT|BASE|IMAGE|GPU|SIF|VENV|SITE|REVISION|REQUIRE|DEFAULT|TEST)(_[A-Z0-9_]+)?"
+)
 # Kubernetes sets these for a service that is called trainbox.
 SERVICE_LINK = re.compile(r"TRAINBOX_(SERVICE_(HOST|PORT)|PORT)(_.+)?")
 TYPO_CUTOFF = 0.85

@@ -322,7 +322,11 @@ sys.exit(app.guarded(work, debug=False))
 
 @pytest.mark.parametrize(
     ("number", "code", "err"),
-    [(signal.SIGTERM, 143, ""), (signal.SIGUSR1, 138, ""), (signal.SIGINT, 130, "trainbox: interrupted\n")],
+    [
+        (signal.SIGTERM, 143, "trainbox: ended by SIGTERM\n"),
+        (signal.SIGUSR1, 138, "trainbox: ended by SIGUSR1\n"),
+        (signal.SIGINT, 130, "trainbox: interrupted\n"),
+    ],
 )
 def test_a_signal_before_the_run_is_set_up_ends_it(number, code, err):
     """With its code, after the clean-up, and without a traceback; Slurm's second signal changes nothing."""
@@ -351,7 +355,7 @@ def test_the_first_process_of_a_container_ends_on_sigterm():
     with started(["unshare", "--pid", "--fork", "--mount-proc", sys.executable, "-c", WAIT]) as child:
         children = Path(f"/proc/{child.pid}/task/{child.pid}/children").read_text().split()
         os.kill(int(children[0]), signal.SIGTERM)
-        assert child.communicate(timeout=10) == ("cleaned\n", "")
+        assert child.communicate(timeout=10) == ("cleaned\n", "trainbox: ended by SIGTERM\n")
     assert child.returncode == 143
 
 

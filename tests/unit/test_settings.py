@@ -111,6 +111,8 @@ def test_an_unknown_variable_that_resembles_nothing_gives_a_notice():
         "TRAINBOX_IMAGE_DIGEST",
         "TRAINBOX_REQUIRE",
         "TRAINBOX_VARIANT",
+        "TRAINBOX_GPU_IMAGE",
+        "TRAINBOX_REVISION",
         "TRAINBOX_SERVICE_HOST",
         "TRAINBOX_PORT_6006_TCP_ADDR",
         "TRAINBOXES_EPOCH",

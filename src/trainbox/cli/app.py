@@ -24,6 +24,14 @@ LONGEST_MESSAGE = 600
 GRACE_SECONDS = 2.0
 
 
+class EndedError(SystemExit):
+    """A signal ended the process. It is no Exception, so no library takes it for a failure of its own."""
+
+    def __init__(self, signum: int) -> None:
+        super().__init__(128 + signum)
+        self.signal = signal.Signals(signum).name
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Run `trainbox` with the words after its name, and return the exit code."""
     arguments = sys.argv[1:] if arguments is None else arguments
@@ -54,7 +62,7 @@ def _end(signum: int, frame: FrameType | None) -> None:
     last = threading.Timer(GRACE_SECONDS, os._exit, [128 + signum])
     last.daemon = True
     last.start()
-    raise SystemExit(128 + signum)
+    raise EndedError(signum)
 
 
 def guarded(work: Callable[[], int], *, debug: bool) -> int:
@@ -68,6 +76,8 @@ def guarded(work: Callable[[], int], *, debug: bool) -> int:
         complain("interrupted", debug=debug)
         return 128 + signal.SIGINT
     except SystemExit as end:
+        if isinstance(end, EndedError):
+            complain(f"ended by {end.signal}")
         return _code(end)
     except Exception as error:
         hint = "" if debug else "; --debug shows where"
