@@ -3,6 +3,7 @@
 import os
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -99,3 +100,23 @@ def confined() -> tuple[str, ...]:
 def stranger() -> int:
     """The uid and gid of `confined`."""
     return STRANGER
+
+
+@pytest.fixture(scope="session")
+def sif(unavailable: Callable[[str, str], NoReturn]) -> Path:
+    """The SIF under test: TRAINBOX_SIF, else trainbox.sif of the checkout."""
+    if shutil.which("apptainer") is None:
+        unavailable("apptainer", "apptainer is not installed")
+    path = Path(os.environ.get("TRAINBOX_SIF", Path(__file__).parents[2] / "trainbox.sif"))
+    if not path.exists():
+        unavailable("apptainer", f"there is no {path}; build it first")
+    return path
+
+
+@pytest.fixture(scope="session")
+def shared() -> Iterator[Path]:
+    """A folder that Apptainer's user can reach and write, whoever runs the tests."""
+    folder = Path(tempfile.mkdtemp(dir="/tmp", prefix="trainbox-"))
+    folder.chmod(0o777)
+    yield folder
+    shutil.rmtree(folder)

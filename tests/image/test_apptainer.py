@@ -3,13 +3,11 @@
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -28,26 +26,6 @@ def apptainer(*words: object, **variables: str) -> subprocess.CompletedProcess[s
     """Run Apptainer with these words."""
     environ = {**os.environ, **variables}
     return subprocess.run(["apptainer", *map(str, words)], capture_output=True, text=True, timeout=600, env=environ)
-
-
-@pytest.fixture(scope="session")
-def sif(unavailable) -> Path:
-    """The SIF under test: TRAINBOX_SIF, else trainbox.sif of the checkout."""
-    if shutil.which("apptainer") is None:
-        unavailable("apptainer", "apptainer is not installed")
-    path = Path(os.environ.get("TRAINBOX_SIF", ROOT / "trainbox.sif"))
-    if not path.exists():
-        unavailable("apptainer", f"there is no {path}; build it first")
-    return path
-
-
-@pytest.fixture(scope="session")
-def shared() -> Iterator[Path]:
-    """A folder that Apptainer's user can reach and write, whoever runs the tests."""
-    folder = Path(tempfile.mkdtemp(dir="/tmp", prefix="trainbox-"))
-    folder.chmod(0o777)
-    yield folder
-    shutil.rmtree(folder)
 
 
 @pytest.fixture(scope="session")
