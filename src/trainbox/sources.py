@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -56,7 +57,7 @@ def read_dotenv(path: Path | None) -> dict[str, str]:
     Raises:
         UsageError: it cannot be read, or a line of it is not of the form NAME=value.
     """
-    if path is None or not path.is_file():
+    if path is None or not os.path.isfile(path):  # Unlike the path's own, it answers for a closed folder too.
         return {}
     from dotenv import dotenv_values
     from dotenv.parser import parse_stream

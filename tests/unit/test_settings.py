@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import example, given
+from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from trainbox import settings, sources
@@ -294,6 +295,7 @@ VARIABLES = st.dictionaries(
 )
 
 
+@examples(deadline=None)
 @given(environ=VARIABLES)
 @example(environ={"TRAINBOX_EPOCHS": "9" * 5000})
 @example(environ={"TRAINBOX_DATASET": "\udcff", "TRAINBOX_RUN": "a\nb"})
@@ -324,6 +326,7 @@ def as_toml(value) -> str:
     return "[" + ", ".join(map(str, value)) + "]" if isinstance(value, list) else str(value)
 
 
+@examples(deadline=None)
 @given(table=st.dictionaries(KEYS, SCALARS, max_size=4), noise=st.text(max_size=5))
 @example(table={}, noise="a=" + "[" * 5000)
 @example(table={}, noise="epochs=" + "9" * 5000)
@@ -336,6 +339,7 @@ def test_no_toml_file_raises_anything_but_a_usage_error(table, noise, tmp_path_f
     settled_or_refused(config_file=path)
 
 
+@examples(deadline=None)
 @given(data=st.binary(max_size=40))
 @example(data=b"A=${B}\n")
 @example(data=b"\xef\xbb\xbf''=x\n")
