@@ -1,0 +1,219 @@
+"""Examples per second of trainbox's loop against Keras's `fit`, on the pipeline and the model of TensorFlow's tutorial.
+
+python benchmarks/against_keras.py [--rounds 3] [--examples 60000] [--output FILE]
+
+Each layout (one CPU device; two logical ones under MirroredStrategy) has a process of its own, in which the two take
+turns. A turn is two epochs, of which the second is timed: compilation, filling the cache and finding the length of a
+block are warm-up. The ratio of a layout is the median over the rounds of trainbox's rate by Keras's rate in the same
+round, so that a slow moment of the machine meets both. The rows are random numbers in the shape of Fashion-MNIST.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+LAYOUTS = (1, 2)
+SHAPE, CLASSES = (28, 28, 1), 10
+SHUFFLE_BUFFER = 10_000
+
+Turn = Callable[[], float]
+
+
+class Clock:
+    """Stands in for the display and the writer of a run, and notes when each epoch ended."""
+
+    def __init__(self) -> None:
+        self.ends: list[float] = []
+
+    def update(self, **where: Any) -> None:
+        """A block of steps is done."""
+
+    def epoch(self, **where: Any) -> None:
+        """An epoch is done."""
+        self.ends.append(time.perf_counter())
+
+    def write(self, *, step: int, epoch: int, seconds: float, scalars: Mapping[str, float]) -> None:
+        """A line of metrics is due."""
+
+
+def keras_turn(rows: Any, strategy: Any, *, batch: int) -> Turn:
+    """Keras's `fit` as in the tutorial; without a strategy on one device, where it is fastest."""
+    import keras
+    import tensorflow as tf
+
+    from trainbox import models
+
+    def scale(image: Any, label: Any) -> tuple[Any, Any]:
+        return tf.cast(image, tf.float32) / 255, label
+
+    class Timer(keras.callbacks.Callback):
+        def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+            self.began = time.perf_counter()
+
+        def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+            self.seconds = time.perf_counter() - self.began
+
+    with strategy.scope() if strategy.num_replicas_in_sync > 1 else contextlib.nullcontext():
+        model = models.build("cnn", input_shape=SHAPE, num_classes=CLASSES)
+        model.compile(
+            optimizer=keras.optimizers.Adam(),
+            loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+            metrics=["accuracy"],
+        )
+    data = tf.data.Dataset.from_tensor_slices((rows.images, rows.labels)).map(
+        scale, num_parallel_calls=tf.data.AUTOTUNE
+    )
+    data = data.cache().shuffle(SHUFFLE_BUFFER).batch(batch).prefetch(tf.data.AUTOTUNE)
+
+    def turn() -> float:
+        timer = Timer()
+        model.fit(data, epochs=2, verbose=0, callbacks=[timer])
+        return len(rows) / timer.seconds
+
+    return turn
+
+
+def trainbox_turn(rows: Any, strategy: Any, *, batch: int) -> Turn:
+    """trainbox's loop with all that it does between blocks, but for the files it writes."""
+    from trainbox import blocks, models, objective, optimizers, plan, step
+    from trainbox.callbacks import Callbacks
+    from trainbox.config import RunConfig
+    from trainbox.data.pipeline import ResidentRows
+    from trainbox.learner import Learner
+    from trainbox.loop import Loop
+    from trainbox.progress import Progress
+
+    config = RunConfig(batch_size=batch, epochs=2)
+    chosen = plan.make(config, replicas=strategy.num_replicas_in_sync, examples=len(rows))
+    with strategy.scope():
+        model = models.build("cnn", input_shape=SHAPE, num_classes=CLASSES)
+        optimizer = optimizers.build(config, steps_per_epoch=chosen.steps_per_epoch, total_steps=chosen.total_steps)
+        optimizer.build(model.trainable_variables)
+    learner = Learner(
+        strategy=strategy,
+        model=model,
+        optimizer=optimizer,
+        objective=objective.classification(from_logits=True),
+        plan=chosen,
+    )
+    block = blocks.train_block(step.TrainStep(learner, ResidentRows(rows), loss_scaling=False))
+
+    def turn() -> float:
+        clock = Clock()
+        Loop(
+            plan=chosen,
+            seed=1,
+            statistics=learner.statistics,
+            seed_variables=0,
+            block=block,
+            validate=None,
+            save=lambda progress: None,
+            check_stop=lambda: None,
+            learning_rate=lambda number: config.learning_rate,
+            writer=clock,
+            display=clock,
+            callbacks=Callbacks([], model=model, epochs=config.epochs),
+            progress=Progress(),
+            log_steps=config.log_steps,
+            checkpoint_epochs=1,
+            patience=0,
+        ).run()
+        return len(rows) / (clock.ends[1] - clock.ends[0])
+
+    return turn
+
+
+def measure(replicas: int, arguments: argparse.Namespace) -> dict[str, list[float]]:
+    """In a process of its own: examples per second of each round, by engine."""
+    import numpy as np
+
+    from trainbox import runtime, strategy
+    from trainbox.config import RunConfig
+    from trainbox.data.pipeline import Split
+    from trainbox.devices import Selection
+
+    config = RunConfig(device="cpu", logical_devices=replicas)
+    selection = Selection(kind="cpu", replicas=replicas, visible_devices="", names=("CPU",) * replicas, notice="")
+    runtime.configure(config, selection)
+    mirrored = strategy.build(config, selection)
+    numbers = np.random.default_rng(0)
+    rows = Split(
+        images=numbers.integers(0, 256, (arguments.examples, *SHAPE)).astype(np.uint8),
+        labels=numbers.integers(0, CLASSES, arguments.examples).astype(np.int32),
+    )
+    turns = {
+        "keras": keras_turn(rows, mirrored, batch=arguments.batch_size),
+        "trainbox": trainbox_turn(rows, mirrored, batch=arguments.batch_size),
+    }
+    rates: dict[str, list[float]] = {name: [] for name in turns}
+    for _ in range(arguments.rounds):
+        for name, turn in turns.items():
+            rates[name].append(turn())
+    return rates
+
+
+def summarize(replicas: int, rates: dict[str, list[float]]) -> dict[str, Any]:
+    """What is reported of a layout."""
+    ratios = [ours / theirs for ours, theirs in zip(rates["trainbox"], rates["keras"], strict=True)]
+    return {
+        "devices": replicas,
+        "examples_per_second": {name: statistics.median(values) for name, values in rates.items()},
+        "ratio": statistics.median(ratios),
+        "ratios": ratios,
+        "rates": rates,
+    }
+
+
+def run_layout(replicas: int, words: list[str]) -> dict[str, Any]:
+    """Measure one layout in a fresh process."""
+    environ = os.environ | {"CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "3"}
+    command = [sys.executable, __file__, *words, "--layout", str(replicas)]
+    done = subprocess.run(command, env=environ, stdout=subprocess.PIPE, text=True, check=True)
+    return summarize(replicas, json.loads(done.stdout))
+
+
+def parse(words: list[str]) -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=3, help="turns of each engine (default 3)")
+    parser.add_argument("--examples", type=int, default=60_000, help="rows of an epoch (default 60000)")
+    parser.add_argument("--batch-size", type=int, default=64, help="global batch (default 64)")
+    parser.add_argument("--output", type=Path, help="write everything that was measured as JSON")
+    parser.add_argument("--layout", type=int, choices=LAYOUTS, help=argparse.SUPPRESS)
+    return parser.parse_args(words)
+
+
+def main(words: list[str]) -> None:
+    """Measure every layout, print a line for each, write the JSON."""
+    arguments = parse(words)
+    if arguments.layout:
+        print(json.dumps(measure(arguments.layout, arguments)))
+        return
+    results = []
+    for replicas in LAYOUTS:
+        result = run_layout(replicas, words)
+        results.append(result)
+        rates, ratios = result["examples_per_second"], result["ratios"]
+        print(
+            f"{replicas} device{'s' * (replicas > 1)}, batch {arguments.batch_size}: "
+            f"trainbox {rates['trainbox']:,.0f} examples/s, Keras fit {rates['keras']:,.0f}, "
+            f"{result['ratio']:.2f} times ({min(ratios):.2f} to {max(ratios):.2f} in {arguments.rounds} rounds)",
+            flush=True,
+        )
+    if arguments.output:
+        settings = {"batch_size": arguments.batch_size, "examples": arguments.examples, "cpus": os.cpu_count()}
+        arguments.output.write_text(json.dumps({**settings, "layouts": results}, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
