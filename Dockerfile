@@ -22,6 +22,7 @@ ENV PATH=/usr/local/bin:/opt/trainbox/bin:/usr/local/sbin:/usr/sbin:/usr/bin:/sb
 ARG SOURCE_DATE_EPOCH
 RUN --mount=type=bind,source=image/site.sh,target=/build/image/site.sh \
     --mount=type=bind,source=image/bytecode,target=/build/image/bytecode \
+    --mount=type=bind,source=image/clean,target=/build/image/clean \
     --mount=type=bind,source=image/system,target=/build/image/system \
     --mount=type=secret,id=ca --mount=type=secret,id=apt \
     --mount=type=cache,target=/var/cache/apt,sharing=locked --mount=type=cache,target=/var/lib/apt/lists,sharing=locked \
@@ -40,6 +41,7 @@ RUN --mount=type=bind,source=image/site.sh,target=/build/image/site.sh \
 FROM system AS wheels-cpu
 RUN --mount=type=bind,source=image/site.sh,target=/build/image/site.sh \
     --mount=type=bind,source=image/bytecode,target=/build/image/bytecode \
+    --mount=type=bind,source=image/clean,target=/build/image/clean \
     --mount=type=bind,source=image/wheels,target=/build/image/wheels \
     --mount=type=bind,source=image/unneeded.txt,target=/build/image/unneeded.txt \
     --mount=type=bind,source=requirements/bootstrap.txt,target=/build/requirements/bootstrap.txt \
@@ -52,6 +54,7 @@ RUN --mount=type=bind,source=image/site.sh,target=/build/image/site.sh \
 FROM system AS wheels-gpu
 RUN --mount=type=bind,source=image/site.sh,target=/build/image/site.sh \
     --mount=type=bind,source=image/bytecode,target=/build/image/bytecode \
+    --mount=type=bind,source=image/clean,target=/build/image/clean \
     --mount=type=bind,source=image/wheels,target=/build/image/wheels \
     --mount=type=bind,source=image/unneeded.txt,target=/build/image/unneeded.txt \
     --mount=type=bind,source=requirements/bootstrap.txt,target=/build/requirements/bootstrap.txt \
