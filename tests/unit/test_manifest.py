@@ -88,7 +88,7 @@ def test_a_resumed_run_keeps_its_first_start_and_what_it_replaced(tmp_path):
     assert kept["starts"][0] == first
     assert "replaced" not in kept["starts"][1]
     assert kept["starts"][2]["replaced"].keys() == {"config", "plan"}
-    assert kept["starts"][2]["replaced"]["config"]["epochs"] == 12
+    assert kept["starts"][2]["replaced"]["config"]["epochs"] == RunConfig().epochs
     assert kept["config"]["epochs"] == 24
     assert kept["command"] == kept["starts"][2]["command"] == ["trainbox", "train", "--epochs", "24"]
     assert "result" not in kept
