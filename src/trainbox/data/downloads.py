@@ -70,6 +70,8 @@ def unreachable(host: str, port: int) -> str | None:
         try:
             socket.create_connection((host, port), timeout=REACH_SECONDS).close()
             outcome.append(None)
+        except TimeoutError:
+            pass
         except OSError as error:
             outcome.append(f"{host} cannot be reached ({error.strerror or error})")
 

@@ -151,6 +151,7 @@ def make(builder: Any, request: Request, folder: Path, *, offline: bool) -> None
 
     tfds.disable_progress_bar()
     downloads.bound(offline=offline, unfinished=folder / _UNFINISHED)
+    _write_the_same_bytes()
     originals = request.data_dir / "downloads"
     manual = originals / "manual"
     if builder.MANUAL_DOWNLOAD_INSTRUCTIONS and not (manual.is_dir() and any(manual.iterdir())):
@@ -166,6 +167,16 @@ def make(builder: Any, request: Request, folder: Path, *, offline: bool) -> None
         prepared.record(Path(builder.data_dir), [Path(file).name for split in splits for file in split.filenames])
     except Exception as error:  # a builder may raise anything
         raise failures.explained(error, request=request, builder=builder) from error
+
+
+def _write_the_same_bytes() -> None:
+    """Protobuf orders the features of an example anew in every process: the files' SHA-256 would differ each time."""
+    from tensorflow_datasets.core.example_serializer import ExampleSerializer
+
+    def serialize_example(self: Any, example: Any) -> Any:
+        return self.get_tf_example(example).SerializeToString(deterministic=True)
+
+    ExampleSerializer.serialize_example = serialize_example
 
 
 def publish(request: Request, folder: Path) -> Path:

@@ -49,10 +49,15 @@ def _prepared_apart(name: str, data_dir: Path, *, offline: bool, say: Callable[[
     command += ["--offline"] if offline else []
     environment = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
     log: deque[str] = deque(maxlen=50)
-    process = subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
-        env=environment,
-    )  # fmt: skip
+    try:
+        process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            errors="replace", env=environment,
+        )  # fmt: skip
+    except OSError as error:
+        raise DataError(
+            f"data set {name} could not be prepared: {sys.executable} cannot be started ({error.strerror})"
+        ) from error
     with process:
         try:
             assert process.stdout is not None

@@ -33,13 +33,12 @@ def read(info: DatasetInfo, split: str) -> tuple[npt.NDArray[np.uint8], npt.NDAr
         with tf.device("CPU:0"), _quiet():
             for batch in _batches(info, split):
                 size = len(batch[info.label])
+                _check_shape(batch[info.image].shape, (min(size, len(labels) - row), *info.input_shape), info, split)
                 images[row : row + size] = batch[info.image]
                 labels[row : row + size] = batch[info.label]
                 row += size
     except tf.errors.OpError as error:
         raise prepared.damaged(info.path, f"split {split!r} cannot be read ({_reason(error)})") from error
-    except ValueError as error:  # a row too many, or an image of another shape
-        raise prepared.damaged(info.path, f"split {split!r} is not as described ({error})") from error
     if row != len(labels):
         raise prepared.damaged(info.path, f"split {split!r} has {row} rows, {len(labels)} are described")
     _check_labels(labels, info, split)
@@ -68,6 +67,11 @@ def _quiet() -> Iterator[None]:
         yield
     finally:
         logging.set_verbosity(before)
+
+
+def _check_shape(found: tuple[int, ...], expected: tuple[int, ...], info: DatasetInfo, split: str) -> None:
+    if found != expected:
+        raise prepared.damaged(info.path, f"split {split!r} has images {found} where {expected} are described")
 
 
 def _check_labels(labels: npt.NDArray[np.int32], info: DatasetInfo, split: str) -> None:
