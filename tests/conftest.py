@@ -1,0 +1,61 @@
+"""What tests in several folders stand on: real images, prepared once for all of them."""
+
+import os
+import struct
+import tempfile
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+from trainbox.data import prepare
+
+DEBIAN = Path("/usr/share/datasets/fashion-mnist")  # the package dataset-fashion-mnist
+# When each of the original archives was made. Debian packs them at another time and without their names; with
+# both in their gzip headers they are the originals again, to the byte.
+PACKED_AT = {
+    "train-images-idx3-ubyte": 1504176606,
+    "train-labels-idx1-ubyte": 1504176606,
+    "t10k-images-idx3-ubyte": 1504176627,
+    "t10k-labels-idx1-ubyte": 1504176627,
+}
+
+
+def _original(packed: bytes, *, name: str, seconds: int) -> bytes:
+    """The gzip file `packed`, whose header has no name, with the name and the time that the original had."""
+    assert packed[:4] == b"\x1f\x8b\x08\x00", "the gzip header has no name"
+    has_name = 8
+    return (
+        packed[:3] + bytes([has_name]) + struct.pack("<I", seconds) + packed[8:10] + name.encode() + b"\0" + packed[10:]
+    )
+
+
+@pytest.fixture(scope="session")
+def fashion_mnist_dir() -> Path:
+    """A data folder in which TFDS's own `fashion_mnist` lies prepared, made from Debian's files as a user would do it.
+
+    Kept between runs. Skipped without the package dataset-fashion-mnist, unless TRAINBOX_REQUIRE names fashion_mnist.
+    """
+    if not DEBIAN.is_dir():
+        reason = f"{DEBIAN} is not there: apt-get install dataset-fashion-mnist"
+        if "fashion_mnist" in os.environ.get("TRAINBOX_REQUIRE", "").split(","):
+            pytest.fail(reason, pytrace=False)
+        pytest.skip(reason)
+    data_dir = Path(tempfile.gettempdir()) / f"trainbox-tests-{os.getuid()}" / f"tfds-{version('tensorflow-datasets')}"
+    manual = data_dir / "downloads" / "manual"
+    manual.mkdir(parents=True, exist_ok=True)
+    for name, seconds in PACKED_AT.items():
+        packed = (DEBIAN / f"{name}.gz").read_bytes()
+        part = manual / f".{name}.{os.getpid()}"
+        part.write_bytes(_original(packed, name=name, seconds=seconds))
+        part.rename(manual / f"{name}.gz")
+    prepare.prepare("fashion_mnist", data_dir=data_dir, offline=True)
+    return data_dir
+
+
+@pytest.fixture(scope="session")
+def digits_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data folder in which the bundled digits lie prepared; only to be read."""
+    data_dir = tmp_path_factory.mktemp("digits")
+    prepare.prepare("digits", data_dir=data_dir, offline=True)
+    return data_dir
