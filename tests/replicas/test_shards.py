@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-CNN = ("cnn-17-8", "cnn-33-16", "cnn-65-64", "cnn-5-7", "cnn-1797-100")
+CNN = ("cnn-16-5", "cnn-16-17", "cnn-16-33", "cnn-16-65", "cnn-16-1797", "cnn-7-17", "cnn-7-65")
 
 
 def losses(result):
@@ -15,8 +15,9 @@ def losses(result):
     return [row[0] / row[-1] for row in result["statistics"]]
 
 
-@pytest.mark.parametrize("replicas", [2, 3, 4, 8])
-@pytest.mark.parametrize("case", CNN)
+@pytest.mark.parametrize(
+    ("case", "replicas"), [(case, r) for r in (2, 3, 4, 8) for case in CNN if r < 4 or case.startswith("cnn-16")]
+)
 def test_odd_sizes_train_like_one_device(layout, case, replicas):
     """C1, C3: losses and evaluation on R replicas are those of one to 1e-5, short last batches included."""
     one, many = layout(1)[case], layout(replicas)[case]
@@ -28,9 +29,9 @@ def test_odd_sizes_train_like_one_device(layout, case, replicas):
 
 @pytest.mark.parametrize("replicas", [1, 2, 3, 4, 8])
 def test_every_row_counts_once_an_epoch(layout, replicas):
-    """The weights of two epochs over 1,797 rows in batches of 100 add up to 3,594: nothing dropped, nothing twice."""
-    rows = layout(replicas)["cnn-1797-100"]["statistics"]
-    assert [row[-1] for row in rows] == ([100.0] * 17 + [97.0]) * 2
+    """The weights of two epochs over 1,797 rows in batches of 16 add up to 3,594: nothing dropped, nothing twice."""
+    rows = layout(replicas)["cnn-16-1797"]["statistics"]
+    assert [row[-1] for row in rows] == ([16.0] * 112 + [5.0]) * 2
 
 
 @pytest.mark.parametrize("replicas", [1, 2, 4])
@@ -68,10 +69,9 @@ def test_batch_normalization_stays_finite(layout, replicas):
     assert all(map(math.isfinite, losses(result)))
 
 
-@pytest.mark.parametrize("replicas", [1, 2])
-def test_frozen_weights_do_not_drift(layout, replicas):
-    """What a training call does not assign keeps its bits, whatever the number of shards."""
-    assert layout(replicas)["frozen"]["digest"] != ""
+def test_frozen_weights_do_not_drift(layout):
+    """On three shards, where (a + a + a) / 3 is not always a, the frozen layer keeps its bits and nothing else does."""
+    assert layout(3)["frozen"]["unchanged"] == ["kernel", "bias"]
 
 
 @pytest.mark.parametrize("case", ["normalized", "frozen", "bfloat16", "float16", "float16-overflow"])

@@ -6,6 +6,7 @@ every step, the evaluation, and a digest and the values of all variables.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import sys
 from pathlib import Path
@@ -32,12 +33,12 @@ class Arrays:
         return tf.gather(self._inputs, indices), tf.gather(self._labels, indices)
 
 
-def run(case: cases.Case, mirrored: tf.distribute.Strategy, shards: int) -> dict[str, Any]:
-    """Train one case and evaluate it on its own rows."""
+def run(case: cases.Case, mirrored: tf.distribute.Strategy, shards: int) -> dict[str, dict[str, Any]]:
+    """Train one case, from the same weights on each of its numbers of rows, and evaluate it on them."""
     inputs, labels = case.rows()
-    replicas = mirrored.num_replicas_in_sync
+    rows = Arrays(inputs, labels)
     config = RunConfig(batch_size=case.batch, shards=shards, epochs=case.epochs)
-    chosen = plan.make(config, replicas=replicas, examples=len(labels))
+    chosen = plan.make(config, replicas=mirrored.num_replicas_in_sync, examples=len(labels))
     keras.utils.set_random_seed(3)
     with mirrored.scope():
         model = case.model()
@@ -46,9 +47,31 @@ def run(case: cases.Case, mirrored: tf.distribute.Strategy, shards: int) -> dict
     trained = learner.Learner(
         strategy=mirrored, model=model, optimizer=optimizer, objective=case.objective(), plan=chosen
     )
-    rows = Arrays(inputs, labels)
-    train = step.TrainStep(trained, rows, loss_scaling=case.precision == "float16")
-    block = blocks.train_block(train)
+    block = blocks.train_block(step.TrainStep(trained, rows, loss_scaling=case.precision == "float16"))
+    held = checkpoint.variables(model, optimizer)
+    fresh = checkpoint.snapshot(held)
+    results = {}
+    for count in case.counts or (len(labels),):
+        for variable, value in zip(held, fresh, strict=True):
+            variable.value.assign(value)
+        result = train(case, block, dataclasses.replace(chosen, examples=count), model)
+        arrays = checkpoint.snapshot(held)
+        results["-" + str(count) if case.counts else ""] = result | {
+            "evaluation": evaluate.Evaluator(trained, rows, examples=count)(between=lambda: None),
+            "digest": checkpoint.digest(arrays),
+            "weights": np.concatenate([array.astype(np.float64).ravel() for array in arrays]).tolist(),
+            "unchanged": [
+                variable.path.split("/")[-1]
+                for variable, before, after in zip(held, fresh, arrays, strict=True)
+                if before.tobytes() == after.tobytes()
+            ],
+            "replicas": model.distribute_strategy.num_replicas_in_sync,
+        }
+    return results
+
+
+def train(case: cases.Case, block: Any, chosen: plan.Plan, model: keras.Model) -> dict[str, Any]:
+    """Every epoch as one block."""
     scale: Any = np.array(scaling.initial_state(case.precision), np.float32)
     statistics, taken = [], []
     for epoch in range(case.epochs):
@@ -58,22 +81,13 @@ def run(case: cases.Case, mirrored: tf.distribute.Strategy, shards: int) -> dict
             seed=1,
             first_step=epoch * chosen.steps_per_epoch,
             steps=chosen.steps_per_epoch,
-            shards=shards,
+            shards=chosen.shards,
             variables=len(learner.seed_positions(model)),
         )
         values, was_taken, scale = block(learner.Batch(indices, weights, seeds), scale)
         statistics += values.numpy().tolist()
         taken += was_taken.numpy().tolist()
-    evaluation = evaluate.Evaluator(trained, rows, examples=len(labels))(between=lambda: None)
-    arrays = checkpoint.snapshot(checkpoint.variables(model, optimizer))
-    return {
-        "statistics": statistics,
-        "taken": taken,
-        "evaluation": evaluation,
-        "digest": checkpoint.digest(arrays),
-        "weights": np.concatenate([array.astype(np.float64).ravel() for array in arrays]).tolist(),
-        "replicas": model.distribute_strategy.num_replicas_in_sync,
-    }
+    return {"statistics": statistics, "taken": taken}
 
 
 def main() -> None:
@@ -86,7 +100,7 @@ def main() -> None:
     runtime.configure(config, selection)
     mirrored = strategy.build(config, selection)
     chosen = {n: case for n, case in cases.CASES.items() if mode in case.modes and replicas in case.layouts}
-    results = {name: run(case, mirrored, shards) for name, case in chosen.items()}
+    results = {f"{name}{end}": one for name, case in chosen.items() for end, one in run(case, mirrored, shards).items()}
     (folder / "results.json").write_text(json.dumps(results))
 
 
