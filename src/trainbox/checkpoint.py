@@ -150,5 +150,12 @@ def prune(directory: Path, *, keep: int, best_step: int | None) -> None:
             path.unlink(missing_ok=True)
 
 
+def discard_after(directory: Path, step: int) -> None:
+    """Delete the checkpoints of steps after `step`: those that the run passed over because they were damaged."""
+    for path in paths(directory):
+        if step_of(path) > step:
+            path.unlink(missing_ok=True)
+
+
 def _checksum(text: str, arrays: Iterable[np.ndarray]) -> str:
     return hashlib.sha256(f"{text}{digest(arrays)}".encode()).hexdigest()

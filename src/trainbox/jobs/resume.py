@@ -12,6 +12,7 @@ from trainbox.errors import UsageError
 from trainbox.plan import Plan
 from trainbox.settings import Settings
 
+CHECKPOINTS = "checkpoints"
 # These change how far a run goes or what it leaves behind, not what a step does.
 FREE = (
     *momentary(),
@@ -42,12 +43,12 @@ def completed(run_dir: Path, config: RunConfig) -> str | None:
 
 
 def check_words(run_dir: Path, now: Settings) -> None:
-    """Refuse options that would make another run of the one in `run_dir`.
+    """Refuse options that would make another run of the one in `run_dir`, if that has anything to go on from.
 
     Raises:
         UsageError: naming each option that differs, with both values.
     """
-    if not (run_dir / settings.CONFIG_FILE).exists():
+    if not (run_dir / settings.CONFIG_FILE).exists() or not any((run_dir / CHECKPOINTS).glob("*")):
         return
     before = settings.load(run_dir).config
     compared = [name for name in options() if name not in FREE and name not in PLANNED]

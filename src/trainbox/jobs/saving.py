@@ -17,8 +17,6 @@ from trainbox.learner import Learner
 from trainbox.progress import Progress
 from trainbox.run_folder import atomic_write
 
-FOLDER = "checkpoints"
-
 
 class Saver:
     """Saves and restores one run: the variables of model and optimizer, its progress, its plan and its code."""
@@ -58,7 +56,8 @@ class Saver:
                     f"{variable.path} is not finite at step {progress.step}; the last good checkpoint is kept; lower "
                     "--learning-rate, clip with --global-clip-norm, or look at the data"
                 )
-        folder = self._run_dir / FOLDER
+        folder = self._run_dir / resume.CHECKPOINTS
         state = {"progress": progress.as_dict(), "plan": dataclasses.asdict(self._plan), "code": self._code}
         checkpoint.save(folder, step=progress.step, arrays=arrays, state=state, write=atomic_write)
+        checkpoint.discard_after(folder, progress.step)
         checkpoint.prune(folder, keep=self._config.keep, best_step=progress.best_step)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from trainbox.config import RunConfig
@@ -20,34 +19,35 @@ if TYPE_CHECKING:
     from trainbox.plan import Plan
 
 
-@dataclass(frozen=True, kw_only=True)
-class Machine:
-    """The devices of this process, and the strategy over them; TensorFlow is configured and loaded."""
-
-    selection: Selection
-    strategy: tf.distribute.Strategy
-
-
-def machine(config: RunConfig, display: Display) -> Machine:
-    """Choose the devices, set the environment, load TensorFlow, build the strategy.
+def devices(config: RunConfig, display: Display) -> Selection:
+    """Choose the devices and set the environment for them; TensorFlow may be imported from here on.
 
     Raises:
-        DevicesError, UsageError: see `devices.choose`, `runtime.configure` and `strategy.build`.
+        DevicesError, UsageError: see `devices.choose` and `environment.apply`.
     """
     from trainbox import devices, environment
 
     selection = devices.choose(config, environ=os.environ)
     display.line(f"devices: {selection.notice}")
     environment.apply(config, selection, environ=os.environ)
+    return selection
 
-    from trainbox import runtime, strategy
+
+def strategy(config: RunConfig, selection: Selection) -> tf.distribute.Strategy:
+    """Load and configure TensorFlow, and build the strategy over the devices.
+
+    Raises:
+        DevicesError, UsageError: see `runtime.configure` and `strategy.build`.
+    """
+    from trainbox import runtime
+    from trainbox import strategy as strategies
 
     runtime.configure(config, selection)
-    return Machine(selection=selection, strategy=strategy.build(config, selection))
+    return strategies.build(config, selection)
 
 
 def dataset(config: RunConfig, display: Display) -> DatasetInfo:
-    """The data set, prepared. Raises DataError."""
+    """The data set, prepared; TensorFlow is not loaded for it. Raises DataError."""
     from trainbox.data.prepare import prepare
 
     info = prepare(config.dataset, data_dir=config.data_dir, offline=config.offline, say=display.line)

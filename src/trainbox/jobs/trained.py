@@ -37,7 +37,8 @@ def open_trained(run_dir: Path, *, settings: Settings, checkpoint: str, display:
     """
     config = settings.config
     models.check(config.model)
-    machine = setting_up.machine(config, display)
+    selection = setting_up.devices(config, display)
+    strategy = setting_up.strategy(config, selection)
 
     from trainbox import checkpoint as checkpoints
     from trainbox.plan import Plan
@@ -47,11 +48,11 @@ def open_trained(run_dir: Path, *, settings: Settings, checkpoint: str, display:
     resume.check_code(run_dir, config, before=saved.state["code"], now=source[1] if source else None)
     info = setting_up.dataset(config, display)
     plan = Plan(**saved.state["plan"])
-    replicas = machine.selection.replicas
+    replicas = selection.replicas
     # What is measured does not depend on V, so any number of devices may measure it.
     shards = plan.shards if plan.shards % replicas == 0 else replicas
     plan = dataclasses.replace(plan, replicas=replicas, shards=shards)
-    learner = setting_up.learner(config, machine.strategy, info, plan)
+    learner = setting_up.learner(config, strategy, info, plan)
     checkpoints.restore(saved, checkpoints.variables(learner.model, learner.optimizer))
     display.line(f"checkpoint: {saved.path.name} of {run_dir.name}")
     return Trained(learner=learner, info=info, step=saved.step)
@@ -59,9 +60,8 @@ def open_trained(run_dir: Path, *, settings: Settings, checkpoint: str, display:
 
 def _chosen(run_dir: Path, which: str, display: Display) -> Checkpoint:
     from trainbox import checkpoint as checkpoints
-    from trainbox.jobs import saving
 
-    folder = run_dir / saving.FOLDER
+    folder = run_dir / resume.CHECKPOINTS
     last = checkpoints.latest(folder, tell=display.line)
     if last is None:
         raise UsageError(f"{run_dir} has no checkpoint yet; train it first")

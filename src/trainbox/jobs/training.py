@@ -37,12 +37,11 @@ def train(words: Settings, *, command: list[str], display: Display) -> None:
     folder = RunFolder.create(config.output_dir, run_folder.name(config, os.environ, datetime.now()))
     with folder.lock():
         display.line(f"run: {folder.path.name}, in {folder.path}")
+        resume.check_words(folder.path, words)
         finished = resume.completed(folder.path, config)
         if finished:
             display.line(finished)
             return
-        resume.check_words(folder.path, words)
-        folder.write(settings.CONFIG_FILE, settings.dump(words))
         with _logged(display, folder.path) as screen:
             _run(words, folder.path, command=command, display=screen)
 
@@ -50,24 +49,32 @@ def train(words: Settings, *, command: list[str], display: Display) -> None:
 def _run(words: Settings, run_dir: Path, *, command: list[str], display: Display) -> None:
     """One start of a run: from its words to its result."""
     config = words.config
-    machine = setting_up.machine(config, display)
+    selection = setting_up.devices(config, display)
+    if config.engine == "fit":
+        from trainbox import fit
+
+        fit.refuse(config, replicas=selection.replicas)
+    # Before TensorFlow, which takes seconds to load: a wrong name is told soon, and a signal is answered at once.
+    info = setting_up.dataset(config, display)
+    strategy = setting_up.strategy(config, selection)
 
     from trainbox import checkpoint, stopping
     from trainbox.jobs import finishing, looping, saving
 
     stop = stopping.StopRequest()
     stop.install()
-    saved = checkpoint.latest(run_dir / saving.FOLDER, tell=display.line)
-    info = setting_up.dataset(config, display)
+    saved = checkpoint.latest(run_dir / resume.CHECKPOINTS, tell=display.line)
     rows, held_out = setting_up.training_splits(config, info)
-    plan = _plan(config, run_dir, saved, replicas=machine.selection.replicas, examples=len(rows), display=display)
-    learner = setting_up.learner(config, machine.strategy, info, plan)
+    plan = _plan(config, run_dir, saved, replicas=selection.replicas, examples=len(rows), display=display)
+    learner = setting_up.learner(config, strategy, info, plan)
     _announce(config, learner, display)
     saver = saving.Saver(run_dir, config, learner)
     progress = saver.restore(saved, display)
     described = manifest.describe(
-        config=config, sources=words.sources, selection=machine.selection, dataset=info, plan=plan, command=command
+        config=config, sources=words.sources, selection=selection, dataset=info, plan=plan, command=command
     )
+    # Not before the run is known to go on from what is there: a refused command leaves it as it was.
+    run_folder.atomic_write(run_dir / settings.CONFIG_FILE, settings.dump(words))
     manifest.write(run_dir, described)
     writer = metrics.MetricWriter(run_dir, step=progress.step, tensorboard=config.tensorboard)
     with contextlib.closing(writer), _failures_told(plan):
@@ -100,8 +107,6 @@ def _plan(
     from trainbox import plan as plans
 
     before = saved.state["plan"] if saved else None
-    if config.engine == "fit":
-        fit.refuse(config, replicas=replicas)
     plan = plans.make(config, replicas=replicas, examples=examples, shards=before["shards"] if before else None)
     if before:
         resume.check_plan(run_dir, plan, before)
