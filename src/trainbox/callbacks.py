@@ -38,6 +38,11 @@ class Callbacks:
         self._list = keras.callbacks.CallbackList(callbacks, model=model, epochs=epochs, verbose=0)
 
     @property
+    def active(self) -> bool:
+        """Whether there are any."""
+        return self._active
+
+    @property
     def stop(self) -> bool:
         """Whether a callback set `model.stop_training`."""
         return bool(self._model.stop_training)
@@ -67,7 +72,7 @@ class Callbacks:
             return
         try:
             getattr(self._list, hook)(*arguments)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise RunFailedError(
                 f"a callback failed in {hook} ({plugin.one_line(error)}); correct it, then the same command goes on "
                 "from the last checkpoint"

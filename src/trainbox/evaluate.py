@@ -72,5 +72,6 @@ class Evaluator:
 
 
 def means(names: tuple[str, ...], sums: np.ndarray) -> dict[str, float]:
-    """Sums over examples, the last of them the weight, as means by name."""
-    return {name: float(total / sums[-1]) for name, total in zip(names[:-1], sums[:-1], strict=True)}
+    """Sums over examples, the last of them the weight, as means by name; NaN where there was no example."""
+    weight = sums[-1] or np.nan
+    return {name: float(total / weight) for name, total in zip(names[:-1], sums[:-1], strict=True)}

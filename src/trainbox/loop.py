@@ -19,6 +19,7 @@ from trainbox.evaluate import means
 from trainbox.learner import Batch
 from trainbox.plan import Plan
 from trainbox.progress import Progress
+from trainbox.scaling import LOWEST_SCALE
 
 
 class Writer(Protocol):
@@ -64,7 +65,7 @@ class Loop:
     patience: int
     _pace: Pace = field(default_factory=Pace)
     _meter: Meter = field(default_factory=Meter)
-    _saved_step: tuple[int, int] | None = None
+    _saved_step: tuple[int, int] = (0, 0)
 
     def run(self) -> None:
         """Train to the end.
@@ -83,6 +84,9 @@ class Loop:
                 self._train_epoch(progress.epochs_done)
                 logs = self._close_epoch(progress.epochs_done)
             self.callbacks.end(logs)
+            if self.callbacks.active:
+                # One of them may have put the best weights back.
+                self.save(progress)
         except InterruptedRunError as stop:
             self._save_if_new()
             raise self._told(stop) from None
@@ -108,7 +112,7 @@ class Loop:
             logs = means(self.statistics, np.array(progress.epoch_sums))
             self.callbacks.block_ends(position - 1, logs)
             self.display.update(
-                epoch=epoch, step=progress.step, scalars={**_train(logs), "train/examples_per_second": self._meter.rate}
+                epoch=epoch, step=progress.step, scalars={**_train(logs), "train/examples_per_second": progress.rate}
             )
             self.check_stop()
 
@@ -119,6 +123,7 @@ class Loop:
         progress, rows = self.progress, float(self.plan.examples)
         seconds = time.perf_counter() - began
         self._meter.note(examples=self.plan.examples, seconds=seconds, compiling=False)
+        progress.rate = self._meter.rate
         progress.seconds += seconds
         progress.step = (epoch + 1) * self.plan.steps_per_epoch
         progress.epoch_sums = [logs[name] * rows for name in self.statistics[:-1]] + [rows]
@@ -135,28 +140,31 @@ class Loop:
             variables=self.seed_variables,
         )
         began = time.perf_counter()
-        scale_state = np.array(progress.scale_state, np.float32)
+        before = np.array(progress.scale_state, np.float32)
         assert self.block is not None
-        statistics, taken, scale_state = self.block(Batch(indices, weights, seeds), scale_state)
+        statistics, taken, scale_state = self.block(Batch(indices, weights, seeds), before)
         rows, taken = statistics.numpy(), taken.numpy()
         seconds = time.perf_counter() - began
         self._meter.note(examples=int(weights.sum()), seconds=seconds, compiling=not self._pace.measured)
+        progress.rate = self._meter.rate
         self._pace.note(steps=steps, seconds=seconds)
         progress.seconds += seconds
         progress.scale_state = scale_state.numpy().tolist()
         for row, was_taken in zip(rows, taken, strict=True):
-            self._account(row.tolist(), bool(was_taken), epoch=epoch)
+            self._account(row.tolist(), bool(was_taken), unscaled=float(before[0]) == LOWEST_SCALE, epoch=epoch)
 
-    def _account(self, row: Sequence[float], taken: bool, *, epoch: int) -> None:
-        """Add one step's statistics to the sums, and write the line of an interval that ends here."""
+    def _account(self, row: Sequence[float], taken: bool, *, unscaled: bool, epoch: int) -> None:
+        """Add one step's statistics to the sums, and write the line of an interval that ends here.
+
+        `unscaled` tells that the loss scale, which a step that overflows lowers, was at its lowest before.
+        """
         progress = self.progress
         progress.step += 1
         progress.skipped += not taken
-        if not math.isfinite(row[0]) and taken:
-            raise DivergedError(
-                f"the loss is {row[0]} at step {progress.step} (epoch {epoch + 1}); the last good checkpoint is kept; "
-                "lower --learning-rate, clip with --global-clip-norm, or look at the data"
-            )
+        if taken and not math.isfinite(row[0]):
+            raise self._diverged(f"the loss is {row[0]}", epoch)
+        if unscaled and not taken:
+            raise self._diverged("a gradient is not finite in float16 without any loss scaling", epoch)
         if math.isfinite(row[0]):
             progress.epoch_sums = [total + value for total, value in zip(progress.epoch_sums, row, strict=True)]
             progress.interval_sums = [total + value for total, value in zip(progress.interval_sums, row, strict=True)]
@@ -173,19 +181,22 @@ class Loop:
     def _rates(self) -> dict[str, float]:
         """The learning rate of the last step that was taken, and the examples per second."""
         taken = self.progress.step - self.progress.skipped
-        return {"learning_rate": self.learning_rate(max(taken - 1, 0)), "examples_per_second": self._meter.rate}
+        return {"learning_rate": self.learning_rate(max(taken - 1, 0)), "examples_per_second": self.progress.rate}
 
     def _close_epoch(self, epoch: int) -> dict[str, float]:
         """Evaluate, decide, write the epoch's line and save what is due; the logs in Keras's names."""
         progress, plan = self.progress, self.plan
-        validation = self.validate() if self.validate else {}
         logs = means(self.statistics, np.array(progress.epoch_sums))
+        if not math.isfinite(logs["loss"]):
+            raise self._diverged("no step of the epoch had a finite loss", epoch)
+        validation = self.validate() if self.validate else {}
         scalars = _train(logs | self._rates())
         scalars |= {f"validation/{name}": value for name, value in validation.items()}
         if self.log_steps and progress.step % self.log_steps == 0:
             scalars = self._interval() | scalars
         logs |= {f"val_{name}": value for name, value in validation.items()}
-        improved = self._note_best(validation.get("loss", logs["loss"]))
+        loss = validation.get("loss", logs["loss"])
+        improved = self._note_best(loss)
         self.callbacks.epoch_ends(epoch, logs)
         progress.epochs_done += 1
         early = bool(self.patience and progress.epochs_since_best >= self.patience)
@@ -194,16 +205,18 @@ class Loop:
         self.display.epoch(epoch=epoch, epochs=plan.epochs, seconds=progress.seconds, scalars=scalars)
         last = progress.epochs_done == plan.epochs or progress.stopped_early
         if last or progress.epochs_done % self.checkpoint_epochs == 0 or (improved and validation):
+            if _better(loss, progress.best_saved):
+                progress.best_saved, progress.best_step = loss, progress.step
             self._save_if_new()
         return logs
 
     def _note_best(self, loss: float) -> bool:
         progress = self.progress
-        if progress.best is not None and loss >= progress.best:
-            progress.epochs_since_best += 1
-            return False
-        progress.best, progress.best_step, progress.epochs_since_best = loss, progress.step, 0
-        return True
+        improved = _better(loss, progress.best)
+        if improved:
+            progress.best = loss
+        progress.epochs_since_best = 0 if improved else progress.epochs_since_best + 1
+        return improved
 
     def _write(self, epoch: int, scalars: Mapping[str, float]) -> None:
         progress = self.progress
@@ -215,10 +228,21 @@ class Loop:
             self.save(self.progress)
             self._saved_step = here
 
+    def _diverged(self, what: str, epoch: int) -> DivergedError:
+        kept = "the last good checkpoint is kept" if self._saved_step[0] else "nothing is saved yet"
+        return DivergedError(
+            f"{what} at step {self.progress.step} (epoch {epoch + 1}); {kept}; lower --learning-rate, clip with "
+            "--global-clip-norm, or look at the data"
+        )
+
     def _told(self, stop: InterruptedRunError) -> InterruptedRunError:
         step, done = self.progress.step, self.progress.epochs_done
         saved = f"saved at step {step} ({done} of {self.plan.epochs} epochs done)" if step else "nothing to save yet"
         return InterruptedRunError(f"{stop}; {saved}; the same command goes on from there", signum=stop.exit_code - 128)
+
+
+def _better(loss: float, best: float | None) -> bool:
+    return math.isfinite(loss) and (best is None or loss < best)
 
 
 def _train(logs: Mapping[str, float]) -> dict[str, float]:

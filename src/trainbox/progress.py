@@ -12,16 +12,19 @@ class Progress:
     """Kept in every checkpoint, and changed by the loop alone.
 
     `epochs_done` counts epochs whose evaluation, line and decisions are made; an epoch whose last step is done and that
-    is not counted yet is closed first after a resume. `skipped` steps overflowed in float16. Sums are over examples, in
-    the order of the step's statistics.
+    is not counted yet is closed first after a resume. `skipped` steps overflowed in float16; `rate` is in examples per
+    second. `best` is the lowest loss of any epoch, `best_saved` that of an epoch with a checkpoint, the one of
+    `best_step`. Sums are over examples, in the order of the step's statistics.
     """
 
     step: int = 0
     skipped: int = 0
     epochs_done: int = 0
     seconds: float = 0.0
+    rate: float = 0.0
     scale_state: list[float] = field(default_factory=lambda: [1.0, 0.0])
     best: float | None = None
+    best_saved: float | None = None
     best_step: int | None = None
     epochs_since_best: int = 0
     stopped_early: bool = False

@@ -13,6 +13,7 @@ import tensorflow as tf
 
 INITIAL_SCALE = 2.0**15
 GROWTH_STEPS = 2000
+LOWEST_SCALE = 1.0
 LARGEST_SCALE = 2.0**24
 
 State = Any  # float32 [2]: the scale, and the finite steps since it last changed
@@ -20,7 +21,7 @@ State = Any  # float32 [2]: the scale, and the finite steps since it last change
 
 def initial_state(precision: str) -> list[float]:
     """The state of a new run: scale 1 unless the computation is in float16."""
-    return [INITIAL_SCALE if precision == "float16" else 1.0, 0.0]
+    return [INITIAL_SCALE if precision == "float16" else LOWEST_SCALE, 0.0]
 
 
 def all_finite(tensors: Sequence[Any]) -> Any:
@@ -33,4 +34,4 @@ def next_state(state: State, finite: Any) -> State:
     scale, good = state[0], state[1] + 1.0
     grow = good >= GROWTH_STEPS
     grown = tf.stack([tf.minimum(tf.where(grow, scale * 2.0, scale), LARGEST_SCALE), tf.where(grow, 0.0, good)])
-    return tf.where(finite, grown, tf.stack([tf.maximum(scale / 2.0, 1.0), 0.0]))
+    return tf.where(finite, grown, tf.stack([tf.maximum(scale / 2.0, LOWEST_SCALE), 0.0]))
