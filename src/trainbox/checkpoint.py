@@ -70,7 +70,7 @@ def save(directory: Path, *, step: int, arrays: Sequence[np.ndarray], state: dic
 
 def paths(directory: Path) -> list[Path]:
     """The checkpoint files of a run, newest step first; empty if there are none."""
-    found = [path for path in directory.glob("step-*.safetensors") if _NAME.fullmatch(path.name)]
+    found = [path for path in directory.glob("step-*.safetensors") if _NAME.fullmatch(path.name) and path.is_file()]
     return sorted(found, key=step_of, reverse=True)
 
 

@@ -237,8 +237,10 @@ class Loop:
 
     def _told(self, stop: InterruptedRunError) -> InterruptedRunError:
         step, done = self.progress.step, self.progress.epochs_done
-        saved = f"saved at step {step} ({done} of {self.plan.epochs} epochs done)" if step else "nothing to save yet"
-        return InterruptedRunError(f"{stop}; {saved}; the same command goes on from there", signum=stop.exit_code - 128)
+        then = f"saved at step {step} ({done} of {self.plan.epochs} epochs done); the same command goes on from there"
+        if not step:
+            then = "nothing to save yet; the same command begins again"
+        return InterruptedRunError(f"{stop}; {then}", signum=stop.exit_code - 128)
 
 
 def _better(loss: float, best: float | None) -> bool:

@@ -6,6 +6,7 @@ signals twice, so one that comes within two seconds of the first is the same req
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import signal
@@ -60,7 +61,7 @@ class StopRequest:
         if self.signum is None:
             self.signum, self._first = signum, now
         elif now - self._first >= SAME_REQUEST_SECONDS:
-            os._exit(128 + self.signum)
+            self._end("asked twice")
 
     def _watch(self, reader: int) -> None:
         while True:
@@ -71,4 +72,13 @@ class StopRequest:
                     if number in SIGNALS:
                         self._take(number)
             elif self.signum is not None and not self._answered.is_set():
-                os._exit(128 + self.signum)
+                self._end(f"no answer in {GRACE_SECONDS:g} s")
+
+    def _end(self, why: str) -> None:
+        """End now, wherever the main thread is, with the line that nobody else can say any more."""
+        assert self.signum is not None
+        name = signal.Signals(self.signum).name
+        line = f"trainbox: ended by {name} ({why}); the same command goes on from the last checkpoint\n"
+        with contextlib.suppress(OSError):
+            os.write(2, line.encode())
+        os._exit(128 + self.signum)

@@ -40,7 +40,7 @@ def finish(
 ) -> None:
     """Write the test's line, `model.keras`, and the result in the manifest, after which the run is complete."""
     # A run that was killed between this line and its result comes here again.
-    if tested and "test/loss" not in metrics.read(run_dir)[-1]:
+    if tested and "test/loss" not in (metrics.read(run_dir) or [{}])[-1]:
         writer.write(step=progress.step, epoch=progress.epochs_done, seconds=progress.seconds, scalars=tested)
     if notice := export.save_for_keras(learner.model, run_dir / "model.keras"):
         display.line(notice)
@@ -50,7 +50,7 @@ def finish(
 
 def _result(run_dir: Path, learner: Learner, progress: Progress) -> dict[str, Any]:
     lines = metrics.read(run_dir)
-    last_epoch = next(line for line in reversed(lines) if "train/loss" in line)
+    last_epoch: dict[str, Any] = next((line for line in reversed(lines) if "train/loss" in line), {})
     arrays = checkpoint.snapshot(checkpoint.variables(learner.model, learner.optimizer))
     return {
         "epochs_done": progress.epochs_done,
