@@ -83,9 +83,7 @@ class Learner:
         with tf.device(HOST):
             inputs, labels = rows.fetch(batch.indices)
         with activity_penalties_masked(self.model, batch.weights):
-            outputs, new_state, losses = self.model.stateless_call(
-                weights, state, inputs, training=training, return_losses=True
-            )
+            outputs, new_state, losses = call_with(self.model, weights, state, inputs, training=training)
         added = losses[: len(losses) - len(regularized(self.model))]
         count = tf.reduce_sum(batch.weights)
         outputs = tf.cast(outputs, tf.float32)
@@ -93,6 +91,22 @@ class Learner:
         loss, *metrics = [tf.reduce_sum(_per_example(f, labels, outputs) * batch.weights) for f in functions]
         loss += sum((tf.cast(value, tf.float32) for value in added), 0.0) * count
         return new_state, [loss, *metrics, count]
+
+
+def call_with(
+    model: keras.Model, weights: Tensors, state: Tensors, inputs: Any, *, training: bool
+) -> tuple[Any, Tensors, Tensors]:
+    """Outputs, non-trainable state afterwards and losses of a call in which the variables have these values.
+
+    Keras's `stateless_call` goes around `__call__`, which a subclassed model needs: there its layers learn that this is
+    training even if its own `call` does not take `training`, and inputs get the precision of the computation.
+    """
+    mapping = [*zip(model.trainable_variables, weights, strict=True)]
+    mapping += zip(model.non_trainable_variables, state, strict=True)
+    with keras.StatelessScope(state_mapping=mapping, collect_losses=True) as scope:
+        outputs = model(inputs, training=training)
+        losses = model.losses
+    return outputs, [scope.get_current_value(variable) for variable in model.non_trainable_variables], losses
 
 
 def values(held: Sequence[keras.Variable]) -> Tensors:

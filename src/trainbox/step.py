@@ -13,7 +13,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from trainbox.learner import Batch, Learner, Rows, Tensors, on_host, same_on_all, seed_positions, values
+from trainbox.learner import Batch, Learner, Rows, Tensors, call_with, on_host, same_on_all, seed_positions, values
 from trainbox.penalties import add_penalty, regularized, weight_penalty
 from trainbox.scaling import all_finite, next_state
 
@@ -121,7 +121,7 @@ class TrainStep:
         def probe(indices: Any) -> None:
             weights, state = values(model.trainable_variables), values(model.non_trainable_variables)
             inputs, _ = self._rows.fetch(indices)
-            _, new_state = model.stateless_call(weights, state, inputs, training=True)
+            _, new_state, _ = call_with(model, weights, state, inputs, training=True)
             found.extend(i for i, (old, new) in enumerate(zip(state, new_state, strict=True)) if new is not old)
 
         tf.function(probe, autograph=False).get_concrete_function(tf.TensorSpec([self._learner.plan.rows], tf.int32))
