@@ -67,8 +67,12 @@ def refused(name: str, data_dir: Path, *, offline: bool = False) -> str:
     return str(refusal.value)
 
 
-def test_three_at_once_prepare_one_set(tmp_path: Path, digits_dir: Path) -> None:
-    """One of three processes prepares while two wait; all have the same files, no TensorFlow, and only that said."""
+def test_three_at_once_prepare_one_set(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch, digits_dir: Path
+) -> None:
+    """One of three processes prepares while two wait; all have the same files, and nothing else is left anywhere."""
+    temporary = tmp_path_factory.mktemp("temporary")
+    monkeypatch.setenv("TMPDIR", str(temporary))
     processes = [start("digits", tmp_path) for _ in range(3)]
     outputs = [process.communicate(timeout=180) for process in processes]
     assert [process.returncode for process in processes] == [0, 0, 0]
@@ -79,6 +83,7 @@ def test_three_at_once_prepare_one_set(tmp_path: Path, digits_dir: Path) -> None
     waiting = "another process prepares data set digits: waiting for it"
     assert said == [waiting, waiting, f"preparing data set digits in {tmp_path}/digits/1.0.0"]
     assert [file.name for file in (tmp_path / ".trainbox").iterdir()] == ["digits.lock"]
+    assert not list(temporary.iterdir())
 
 
 def test_a_killed_preparation_never_counts(tmp_path: Path) -> None:

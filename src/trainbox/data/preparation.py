@@ -14,6 +14,7 @@ import json
 import os
 import shutil
 import sys
+import tempfile
 import threading
 import traceback
 import uuid
@@ -55,7 +56,9 @@ def main(asked: str, data_dir: str, *options: str) -> int:
     """Prepare and answer; the exit status is 0, or that of the error."""
     threading.Thread(target=_end_with_parent, daemon=True).start()
     try:
-        path = prepare(asked, Path(data_dir), offline="--offline" in options)
+        # TFDS leaves temporary folders behind. They go before the answer, after which the parent ends this process.
+        with tempfile.TemporaryDirectory(prefix="trainbox-") as tempfile.tempdir:
+            path = prepare(asked, Path(data_dir), offline="--offline" in options)
     except DataError as error:
         answer(error=str(error), traceback=traceback.format_exc())
         return error.exit_code
