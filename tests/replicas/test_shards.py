@@ -70,8 +70,8 @@ def test_batch_normalization_stays_finite(layout, replicas):
 
 
 def test_frozen_weights_do_not_drift(layout):
-    """On three shards, where (a + a + a) / 3 is not always a, the frozen layer keeps its bits and nothing else does."""
-    assert layout(3)["frozen"]["unchanged"] == ["kernel", "bias"]
+    """On three shards, where (a + a + a) / 3 is not always a, only the frozen layer and the rate keep their bits."""
+    assert layout(3)["frozen"]["unchanged"] == ["kernel", "bias", "learning_rate"]
 
 
 @pytest.mark.parametrize("case", ["normalized", "frozen", "bfloat16", "float16", "float16-overflow"])
