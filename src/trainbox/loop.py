@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from trainbox import randomness
+from trainbox import randomness, scaling
 from trainbox.blocks import Meter, Pace
 from trainbox.callbacks import Callbacks
 from trainbox.data.pipeline import Indices, deal, epoch_order
@@ -19,7 +19,6 @@ from trainbox.evaluate import means
 from trainbox.learner import Batch
 from trainbox.plan import Plan
 from trainbox.progress import Progress
-from trainbox.scaling import LOWEST_SCALE
 
 
 class Writer(Protocol):
@@ -150,20 +149,18 @@ class Loop:
         self._pace.note(steps=steps, seconds=seconds)
         progress.seconds += seconds
         progress.scale_state = scale_state.numpy().tolist()
-        for row, was_taken in zip(rows, taken, strict=True):
-            self._account(row.tolist(), bool(was_taken), unscaled=float(before[0]) == LOWEST_SCALE, epoch=epoch)
+        scales = scaling.follow(before.tolist(), taken.tolist())
+        for row, was_taken, scale in zip(rows.tolist(), taken.tolist(), scales, strict=True):
+            self._account(row, was_taken, scale=scale, epoch=epoch)
 
-    def _account(self, row: Sequence[float], taken: bool, *, unscaled: bool, epoch: int) -> None:
-        """Add one step's statistics to the sums, and write the line of an interval that ends here.
-
-        `unscaled` tells that the loss scale, which a step that overflows lowers, was at its lowest before.
-        """
+    def _account(self, row: Sequence[float], taken: bool, *, scale: float, epoch: int) -> None:
+        """Add one step's statistics to the sums, and write the line of an interval that ends here."""
         progress = self.progress
         progress.step += 1
         progress.skipped += not taken
         if taken and not math.isfinite(row[0]):
             raise self._diverged(f"the loss is {row[0]}", epoch)
-        if unscaled and not taken:
+        if not taken and scale == scaling.LOWEST_SCALE:
             raise self._diverged("a gradient is not finite in float16 without any loss scaling", epoch)
         if math.isfinite(row[0]):
             progress.epoch_sums = [total + value for total, value in zip(progress.epoch_sums, row, strict=True)]

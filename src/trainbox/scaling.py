@@ -6,7 +6,7 @@ weight. Here the check is on the total, which every replica has, and an overflow
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -35,3 +35,15 @@ def next_state(state: State, finite: Any) -> State:
     grow = good >= GROWTH_STEPS
     grown = tf.stack([tf.minimum(tf.where(grow, scale * 2.0, scale), LARGEST_SCALE), tf.where(grow, 0.0, good)])
     return tf.where(finite, grown, tf.stack([tf.maximum(scale / 2.0, LOWEST_SCALE), 0.0]))
+
+
+def follow(state: Sequence[float], taken: Sequence[bool]) -> Iterator[float]:
+    """On the host, the scale that each step of a block had, from the state before and whether each was taken."""
+    scale, good = state
+    for was_taken in taken:
+        yield scale
+        good = good + 1 if was_taken else 0.0
+        if not was_taken:
+            scale = max(scale / 2, LOWEST_SCALE)
+        elif good >= GROWTH_STEPS:
+            scale, good = min(scale * 2, LARGEST_SCALE), 0.0
