@@ -35,6 +35,10 @@ def nothing(input_shape, num_classes):
 
 def wide(input_shape, num_classes):
     return keras.Sequential([keras.Input(input_shape), layers.Flatten(), layers.Dense(num_classes + 1)])
+
+def infinite(input_shape, num_classes):
+    big = layers.Rescaling(1e30)
+    return keras.Sequential([keras.Input(input_shape), layers.Flatten(), big, layers.Dense(num_classes)])
 """
 
 
@@ -96,6 +100,11 @@ RUNS = [
         5,
         "--learning-rate 1e30",
         "the loss is nan at step 2 (epoch 1); nothing is saved yet; lower --learning-rate, clip with ",
+    ),
+    (
+        5,
+        "--model models.py:infinite --precision float16 --batch-size 720",
+        "no step of the epoch had a finite loss at ",
     ),
 ]
 

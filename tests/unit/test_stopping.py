@@ -28,7 +28,10 @@ POLITE = "\n    while True:\n        time.sleep(0.01)\n        stop.check()"
 def started(work, then="pass"):
     """The program, past the point where its handlers are in place."""
     process = subprocess.Popen(
-        [sys.executable, "-c", PROGRAM.format(work=work, then=then)], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", PROGRAM.format(work=work, then=then)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
     assert process.stdout.readline() == "ready\n"
     return process
@@ -60,7 +63,9 @@ def test_a_second_request_ends_at_once():
     time.sleep(2.3)
     began = time.monotonic()
     process.send_signal(signal.SIGTERM)
-    assert "saved" not in process.communicate(timeout=10)[0]
+    out, err = process.communicate(timeout=10)
+    assert "saved" not in out
+    assert err == "trainbox: ended by SIGTERM (asked twice); the same command goes on from the last checkpoint\n"
     assert process.returncode == 143
     assert time.monotonic() - began < 5
 
@@ -70,6 +75,7 @@ def test_a_stuck_call_does_not_outlive_the_signal():
     process = started("\n    while True:\n        time.sleep(3600)")
     began = time.monotonic()
     process.send_signal(signal.SIGUSR1)
-    process.wait(timeout=20)
+    err = process.communicate(timeout=20)[1]
+    assert err == "trainbox: ended by SIGUSR1 (no answer in 8 s); the same command goes on from the last checkpoint\n"
     assert process.returncode == 138
     assert time.monotonic() - began < 10
