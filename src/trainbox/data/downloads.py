@@ -1,6 +1,6 @@
 """Downloads that end: TFDS left to itself tries an unreachable source for over three minutes.
 
-TFDS has no setting for this, so `bound` replaces two functions of its downloader. It is for the process that prepares
+TFDS has no setting for this, so `bound` replaces functions of its downloader. It is for the process that prepares
 one data set and then ends (`trainbox.data.preparation`); nothing is put back.
 """
 
@@ -36,18 +36,23 @@ def bound(*, offline: bool, unfinished: Path) -> None:
     """
     from tensorflow_datasets.core.download import downloader
 
-    fetch = downloader._Downloader._sync_download
+    begin, fetch = downloader._Downloader.download, downloader._Downloader._sync_download
     lock = threading.Lock()  # downloads run in many threads
+
+    # Noted before any of them runs: when the first one fails, others may not have begun.
+    def noted_begin(self: Any, url: str, destination_path: Any, verify: bool = True) -> Any:
+        with unfinished.open("a") as notes:
+            notes.write(f"{destination_path}\n")
+        return begin(self, url, destination_path, verify)
 
     def bounded_fetch(self: Any, url: str, destination_path: Any, verify: bool = True) -> Any:
         with lock:
-            with unfinished.open("a") as notes:
-                notes.write(f"{destination_path}\n")
             reason = "--offline is set" if offline else unreachable(*_endpoint(url))
         if reason:
             raise NetworkNeededError(url, reason)
         return fetch(self, url, destination_path, verify)
 
+    downloader._Downloader.download = noted_begin
     downloader._Downloader._sync_download = bounded_fetch
     downloader._open_url = functools.partial(downloader._open_url, timeout=(CONNECT_SECONDS, STALL_SECONDS))
     downloader.MAX_RETRIES = RETRIES
