@@ -28,10 +28,10 @@ def configure(config: RunConfig, selection: Selection) -> None:
     else:
         _split_cpu(selection.replicas)
     keras.utils.set_random_seed(config.seed)
+    # Left on, it turns a + b + c into one operation that adds in an order of its own, and not always in the same one.
+    tf.config.optimizer.set_experimental_options({"arithmetic_optimization": False})
     if config.reproducible:
         tf.config.experimental.enable_op_determinism()
-        # Left on, it turns a + b + c into one operation that adds in an order of its own.
-        tf.config.optimizer.set_experimental_options({"arithmetic_optimization": False})
     keras.config.set_dtype_policy({"float32": "float32"}.get(config.precision, f"mixed_{config.precision}"))
 
 
