@@ -14,13 +14,12 @@ import os
 import re
 import socket
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from trainbox.errors import RunFailedError
-from trainbox.run_folder import atomic_write
+from trainbox import lines
 
 FILE = "metrics.jsonl"
 _EVENT_FILE = re.compile(r"events\.out\.tfevents\.([0-9]+)\.")
@@ -38,14 +37,13 @@ class MetricWriter:
 
     def __init__(self, run_dir: Path, *, step: int, tensorboard: bool) -> None:
         self._path = run_dir / FILE
-        _keep_until(self._path, step)
+        self._file = lines.open_after(self._path, step)
         self._events: _EventFile | None = None
         try:
-            self._file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
             if tensorboard:
                 self._events = _EventFile(run_dir / "tensorboard", step=step)
         except OSError as error:
-            raise _cannot_write(error, self._path) from error
+            raise lines.cannot_write(error, self._path) from error
 
     def write(self, *, step: int, epoch: int, seconds: float, scalars: Mapping[str, float | None]) -> None:
         """One line and its events, with the operating system when this returns. None is a reading that is missing.
@@ -60,12 +58,12 @@ class MetricWriter:
         strict = {name: value if value is None or math.isfinite(value) else None for name, value in line.items()}
         path = self._path
         try:
-            _append(self._file, json.dumps(strict, allow_nan=False).encode() + b"\n")
+            lines.append(self._file, json.dumps(strict, allow_nan=False).encode() + b"\n")
             if self._events is not None:
                 path = self._events.path
                 self._events.write(step, values)
         except OSError as error:
-            raise _cannot_write(error, path) from error
+            raise lines.cannot_write(error, path) from error
 
     def close(self) -> None:
         """Release the files; all lines are written already."""
@@ -80,7 +78,7 @@ def read(run_dir: Path) -> list[dict[str, Any]]:
     Raises:
         RunFailedError: a line before the last one is damaged, or the file cannot be read.
     """
-    return [line for _, line in _lines(run_dir / FILE)]
+    return [line for _, line in lines.read(run_dir / FILE)]
 
 
 def digest(run_dir: Path) -> str:
@@ -92,66 +90,17 @@ def digest(run_dir: Path) -> str:
     Raises:
         RunFailedError: as `read`.
     """
-    lines = ({name: value for name, value in line.items() if _counts(name)} for line in read(run_dir))
-    return hashlib.sha256("".join(json.dumps(line, sort_keys=True) + "\n" for line in lines).encode()).hexdigest()
+    counted = [
+        {name: value for name, value in line.items() if name in ("step", "epoch") or _counts(name)}
+        for line in read(run_dir)
+        # A line of an interval alone would make the digest depend on how often there is one.
+        if any(map(_counts, line))
+    ]
+    return hashlib.sha256("".join(json.dumps(line, sort_keys=True) + "\n" for line in counted).encode()).hexdigest()
 
 
 def _counts(name: str) -> bool:
-    timed = name.endswith(("seconds", "_per_second"))
-    return name in ("step", "epoch") or (name.startswith(_PARTS) and not timed)
-
-
-def _lines(path: Path) -> Iterable[tuple[bytes, dict[str, Any]]]:
-    """Each line as stored and as read, up to the first that is torn."""
-    try:
-        stored = path.read_bytes().split(b"\n") if path.exists() else []
-    except OSError as error:
-        raise RunFailedError(f"cannot read {path}: {error.strerror}") from error
-    for number, text in enumerate(stored, start=1):
-        if not text.strip():
-            continue
-        line = _parsed(text)
-        if line is not None:
-            yield text, line
-        elif any(rest.strip() for rest in stored[number:]):
-            raise RunFailedError(f"{path} is damaged at line {number} ({text[:40]!r}): mend or delete this line")
-
-
-def _parsed(text: bytes) -> dict[str, Any] | None:
-    try:
-        line = json.loads(text)
-    except ValueError:
-        return None
-    return line if isinstance(line, dict) and isinstance(line.get("step"), int) else None
-
-
-def _keep_until(path: Path, step: int) -> None:
-    kept = b"".join(text + b"\n" for text, line in _lines(path) if line["step"] <= step)
-    try:
-        if path.exists() and path.read_bytes() != kept:
-            atomic_write(path, kept)
-    except OSError as error:
-        raise _cannot_write(error, path) from error
-
-
-def _append(file: int, line: bytes) -> None:
-    """The whole line or, when the disk is full, nothing of it."""
-    size = os.fstat(file).st_size
-    try:
-        written = 0
-        while written < len(line):
-            written += os.write(file, line[written:])
-    except OSError:
-        with suppress(OSError):
-            os.ftruncate(file, size)
-        raise
-
-
-def _cannot_write(error: OSError, path: Path) -> RunFailedError:
-    return RunFailedError(
-        f"cannot write {error.filename or path} ({error.strerror}): make room or make it writable, then say the same "
-        "command again to go on"
-    )
+    return name.startswith(_PARTS) and not name.endswith(("seconds", "_per_second"))
 
 
 class _EventFile:

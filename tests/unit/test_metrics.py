@@ -168,6 +168,16 @@ def test_the_digest_is_over_losses_and_metrics_and_not_over_times(tmp_path):
     assert metrics.digest(slow) == metrics.digest(fast) == hashlib.sha256(covered).hexdigest()
 
 
+def test_the_digest_does_not_depend_on_how_often_an_interval_is_logged(tmp_path):
+    """Only lines with a loss or metric of an epoch or a test count."""
+    (tmp_path / "often").mkdir()
+    (tmp_path / "never").mkdir()
+    written(tmp_path / "often", [1, 2], scalars={"interval/loss": 0.2, "interval/learning_rate": 0.1})
+    written(tmp_path / "often", [3], after=2)
+    written(tmp_path / "never", [3])
+    assert metrics.digest(tmp_path / "often") == metrics.digest(tmp_path / "never")
+
+
 @pytest.mark.parametrize("change", [{"train/loss": 0.1 + 2**-56}, {"validation/loss": 0.1}])
 def test_the_digest_tells_the_last_bit_and_the_part(tmp_path, change):
     """One bit of one loss, or its name, makes another digest."""
