@@ -22,27 +22,38 @@ class BatchStep(Protocol):
     def __call__(self, *args: Any) -> Any: ...
 
 
-def train_block(step: BatchStep) -> Callable[[Batch, Any], tuple[Any, Any, Any]]:
+class TrainingStep(BatchStep, Protocol):
+    """A step that trains; it also tells whether it gives fingerprints."""
+
+    traced: bool
+
+
+def train_block(step: TrainingStep) -> Callable[[Batch, Any], tuple[Any, ...]]:
     """A compiled function that takes a block of batches and the loss-scale state, float32 [2].
 
-    It returns the steps' statistics, float32 [steps, statistics], whether each was taken, bool [steps], and the new
-    loss-scale state. Any number of steps is served by one trace.
+    It returns the steps' statistics, float32 [steps, statistics], whether each was taken, bool [steps], the new
+    loss-scale state and, of traced steps, their fingerprints, int64 [steps]. Any number of steps is served by one
+    compilation.
     """
 
     @tf.function(autograph=False, input_signature=[step.signature, tf.TensorSpec([2], tf.float32)])
-    def run(block: Batch, scale_state: Any) -> tuple[Any, Any, Any]:
+    def run(block: Batch, scale_state: Any) -> tuple[Any, ...]:
         steps = tf.shape(block.indices)[0]
-        statistics = tf.TensorArray(tf.float32, size=steps, element_shape=[len(step.statistics)])
-        taken = tf.TensorArray(tf.bool, size=steps, element_shape=[])
+        arrays = [
+            tf.TensorArray(tf.float32, size=steps, element_shape=[len(step.statistics)]),
+            tf.TensorArray(tf.bool, size=steps, element_shape=[]),
+        ]
+        if step.traced:
+            arrays.append(tf.TensorArray(tf.int64, size=steps, element_shape=[]))
 
-        def body(i: Any, statistics: Any, taken: Any, scale_state: Any) -> tuple[Any, ...]:
-            values, was_taken, scale_state = step(Batch(*(part[i] for part in block)), scale_state)
-            return i + 1, statistics.write(i, values), taken.write(i, was_taken), scale_state
+        def body(i: Any, scale_state: Any, arrays: list[Any]) -> tuple[Any, ...]:
+            values, taken, scale_state, *prints = step(Batch(*(part[i] for part in block)), scale_state)
+            given = (values, taken, *prints)
+            return i + 1, scale_state, [array.write(i, value) for array, value in zip(arrays, given, strict=True)]
 
-        _, statistics, taken, scale_state = tf.while_loop(
-            lambda i, *_: i < steps, body, (tf.constant(0), statistics, taken, scale_state)
-        )
-        return statistics.stack(), taken.stack(), scale_state
+        _, scale_state, arrays = tf.while_loop(lambda i, *_: i < steps, body, (tf.constant(0), scale_state, arrays))
+        statistics, taken, *prints = [array.stack() for array in arrays]
+        return statistics, taken, scale_state, *prints
 
     return run
 

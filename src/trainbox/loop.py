@@ -27,6 +27,12 @@ class Writer(Protocol):
     def write(self, *, step: int, epoch: int, seconds: float, scalars: Mapping[str, float]) -> None: ...
 
 
+class Trace(Protocol):
+    """Takes the statistics and fingerprints of a block of steps."""
+
+    def write(self, *, first_step: int, statistics: Sequence[Sequence[float]], bits: Sequence[int]) -> None: ...
+
+
 class Display(Protocol):
     """Shows where the run is."""
 
@@ -42,20 +48,21 @@ class Loop:
     `block` is a compiled block of steps (`blocks.train_block`), or else `fit` trains one epoch at a time. `statistics`
     are the names of what they report, `validate` gives the validation metrics or is None, `save` writes a checkpoint of
     the variables and `progress`, `check_stop` raises InterruptedRunError when a signal asked for it, `learning_rate`
-    tells the rate of an optimizer step, counted from 0.
+    tells the rate of an optimizer step, counted from 0. `trace` gets the fingerprints of steps that are traced.
     """
 
     plan: Plan
     seed: int
     statistics: tuple[str, ...]
     seed_variables: int
-    block: Callable[[Batch, Any], tuple[Any, Any, Any]] | None
+    block: Callable[[Batch, Any], tuple[Any, ...]] | None
     fit: Callable[[int], dict[str, float]] | None = None
     validate: Callable[[], dict[str, float]] | None
     save: Callable[[Progress], None]
     check_stop: Callable[[], None]
     learning_rate: Callable[[int], float]
     writer: Writer
+    trace: Trace | None = None
     display: Display
     callbacks: Callbacks
     progress: Progress
@@ -88,6 +95,13 @@ class Loop:
                 self.save(progress)
         except InterruptedRunError as stop:
             self._save_if_new()
+            raise self._told(stop) from None
+
+    def check_stop_at_end(self) -> None:
+        """After `run`, when all is saved: raise InterruptedRunError if a signal asked to stop, saying what is saved."""
+        try:
+            self.check_stop()
+        except InterruptedRunError as stop:
             raise self._told(stop) from None
 
     def _train_epoch(self, epoch: int) -> None:
@@ -141,7 +155,7 @@ class Loop:
         began = time.perf_counter()
         before = np.array(progress.scale_state, np.float32)
         assert self.block is not None
-        statistics, taken, scale_state = self.block(Batch(indices, weights, seeds), before)
+        statistics, taken, scale_state, *prints = self.block(Batch(indices, weights, seeds), before)
         rows, taken = statistics.numpy(), taken.numpy()
         seconds = time.perf_counter() - began
         self._meter.note(examples=int(weights.sum()), seconds=seconds, compiling=not self._pace.measured)
@@ -149,6 +163,8 @@ class Loop:
         self._pace.note(steps=steps, seconds=seconds)
         progress.seconds += seconds
         progress.scale_state = scale_state.numpy().tolist()
+        if self.trace:
+            self.trace.write(first_step=progress.step + 1, statistics=rows.tolist(), bits=prints[0].numpy().tolist())
         scales = scaling.follow(before.tolist(), taken.tolist())
         for row, was_taken, scale in zip(rows.tolist(), taken.tolist(), scales, strict=True):
             self._account(row, was_taken, scale=scale, epoch=epoch)

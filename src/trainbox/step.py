@@ -13,6 +13,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from trainbox.fingerprint import fingerprint
 from trainbox.learner import Batch, Learner, Rows, Tensors, call_with, on_host, same_on_all, seed_positions, values
 from trainbox.penalties import add_penalty, regularized, weight_penalty
 from trainbox.scaling import all_finite, next_state
@@ -30,29 +31,43 @@ def own_the_all_reduce(optimizer: keras.optimizers.Optimizer) -> None:
 class TrainStep:
     """One optimizer step on one global batch, to be called inside a `tf.function`, outside `strategy.run`."""
 
-    def __init__(self, learner: Learner, rows: Rows, *, loss_scaling: bool) -> None:
-        """Raises UsageError if the loss does not give one value an example."""
+    def __init__(self, learner: Learner, rows: Rows, *, loss_scaling: bool, traced: bool = False) -> None:
+        """`traced` steps give a fingerprint too. Raises UsageError if the loss does not give one value an example."""
         self._learner = learner
         self._rows = rows
         self.statistics, self.signature = learner.statistics, learner.signature
         self._loss_scaling = loss_scaling
+        self.traced = traced
         self._seeds = seed_positions(learner.model)
         self._moving = self._find_moving_state()
         own_the_all_reduce(learner.optimizer)
 
-    def __call__(self, batch: Batch, scale_state: Any) -> tuple[Any, Any, Any]:
-        """Statistics of the batch (float32 [statistics]), whether the step was taken, and the next loss-scale state.
+    def __call__(self, batch: Batch, scale_state: Any) -> tuple[Any, ...]:
+        """Statistics of the batch (float32 [statistics]), whether the step was taken, the next loss-scale state, and of
+        a traced step its fingerprint (int64).
 
         A step is always taken, but for float16, where an overflow in the total skips it on every replica.
         """
         strategy = self._learner.strategy
         gradients, state, statistics, finite = strategy.run(self._total, args=(batch, scale_state[0]))
+        total = [same_on_all(strategy, tensor) for tensor in (*gradients, *state)] if self.traced else []
         statistics, taken = same_on_all(strategy, statistics), same_on_all(strategy, finite)
-        if not self._loss_scaling:
+        if self._loss_scaling:
+            tf.cond(taken, lambda: self._apply(gradients, state), lambda: None)
+            scale_state = next_state(scale_state, taken)
+        else:
             self._apply(gradients, state)
-            return statistics, taken, scale_state
-        tf.cond(taken, lambda: self._apply(gradients, state), lambda: None)
-        return statistics, taken, next_state(scale_state, taken)
+        return statistics, taken, scale_state, *self._fingerprints([*total, statistics], taken)
+
+    def _fingerprints(self, computed: Tensors, taken: Any) -> Tensors:
+        """Of what the step computed and of the weights that it left, or of these alone where it was skipped.
+
+        What overflowed is left out because not every processor writes a NaN with the same bits.
+        """
+        if not self.traced:
+            return []
+        weights = values(self._learner.model.trainable_variables)
+        return [fingerprint([tf.where(taken, fingerprint(computed), 0), *weights])]
 
     def _apply(self, gradients: Any, state: Any) -> None:
         self._learner.strategy.run(self._update, args=(gradients, state))

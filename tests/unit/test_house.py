@@ -19,6 +19,7 @@ COMPUTING = {
     "data.pipeline",
     "evaluate",
     "export",
+    "fingerprint",
     "fit",
     "jobs.finishing",
     "jobs.looping",

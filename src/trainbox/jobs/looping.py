@@ -15,6 +15,7 @@ from trainbox.loop import Loop
 from trainbox.metrics import MetricWriter
 from trainbox.progress import Progress
 from trainbox.step import TrainStep
+from trainbox.trace import TraceWriter
 
 
 def build(
@@ -27,9 +28,10 @@ def build(
     save: Callable[[Progress], None],
     check_stop: Callable[[], None],
     writer: MetricWriter,
+    trace: TraceWriter | None,
     display: Display,
 ) -> Loop:
-    """The loop over `rows` from `progress` on, validating on `held_out`.
+    """The loop over `rows` from `progress` on, validating on `held_out`; its steps are traced where there is a `trace`.
 
     Raises:
         UsageError: the user's callbacks or the model's loss cannot be used.
@@ -41,13 +43,14 @@ def build(
         seed=config.seed,
         statistics=learner.statistics,
         seed_variables=len(seed_positions(learner.model)),
-        block=None if by_fit else _block(config, learner, resident),
+        block=None if by_fit else _block(config, learner, resident, traced=trace is not None),
         fit=_fit(config, learner, resident, check_stop) if by_fit else None,
         validate=_validate(learner, held_out, check_stop) if held_out else None,
         save=save,
         check_stop=check_stop,
         learning_rate=_rate(learner.optimizer),
         writer=writer,
+        trace=trace,
         display=display,
         callbacks=callbacks.load(config.callbacks, model=learner.model, epochs=config.epochs),
         progress=progress,
@@ -57,8 +60,8 @@ def build(
     )
 
 
-def _block(config: RunConfig, learner: Learner, rows: ResidentRows) -> Callable[..., Any]:
-    return blocks.train_block(TrainStep(learner, rows, loss_scaling=config.precision == "float16"))
+def _block(config: RunConfig, learner: Learner, rows: ResidentRows, *, traced: bool) -> Callable[..., Any]:
+    return blocks.train_block(TrainStep(learner, rows, loss_scaling=config.precision == "float16", traced=traced))
 
 
 def _fit(config: RunConfig, learner: Learner, rows: ResidentRows, check_stop: Callable[[], None]) -> fit.EpochByFit:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from trainbox import manifest, settings
 from trainbox.config import RunConfig, momentary, options
 from trainbox.errors import UsageError
 from trainbox.plan import Plan
 from trainbox.settings import Settings
+
+if TYPE_CHECKING:
+    from trainbox.data.prepare import DatasetInfo
 
 CHECKPOINTS = "checkpoints"
 # These change how far a run goes or what it leaves behind, not what a step does.
@@ -73,6 +76,26 @@ def check_plan(run_dir: Path, plan: Plan, saved: Mapping[str, Any]) -> None:
         if saved[name] != getattr(plan, name)
     ]
     _refuse(run_dir, different)
+
+
+def check_data(run_dir: Path, info: DatasetInfo) -> None:
+    """Refuse a data set other than the one that the manifest of the run in `run_dir` names, if it has a manifest.
+
+    Raises:
+        UsageError: the data set, its version or one of its files differs; both are named.
+        RunFailedError: the manifest is damaged.
+    """
+    if not (run_dir / manifest.FILE).exists():
+        return
+    before = manifest.read(run_dir).get("data") or {}
+    name, files = before.get("full_name", info.full_name), before.get("checksums", info.checksums)
+    different = [f"the data set was {name} and is {info.full_name}"] if name != info.full_name else []
+    different += [
+        f"{file} of the data set had SHA-256 {files.get(file, 'none')} and has {info.checksums.get(file, 'none')}"
+        for file in dict.fromkeys([*files, *info.checksums])
+        if files.get(file) != info.checksums.get(file)
+    ]
+    _refuse(run_dir, different[:1])
 
 
 def check_code(run_dir: Path, config: RunConfig, *, before: str | None, now: str | None) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trainbox import display as displays
-from trainbox import manifest, metrics, models, plugin, run_folder, settings
+from trainbox import manifest, metrics, models, plugin, run_folder, settings, trace
 from trainbox.config import RunConfig
 from trainbox.display import Display
 from trainbox.errors import RunFailedError
@@ -64,6 +64,8 @@ def _run(words: Settings, run_dir: Path, *, command: list[str], display: Display
     stop = stopping.StopRequest()
     stop.install()
     saved = checkpoint.latest(run_dir / resume.CHECKPOINTS, tell=display.line)
+    if saved:
+        resume.check_data(run_dir, info)
     rows, held_out = setting_up.training_splits(config, info)
     plan = _plan(config, run_dir, saved, replicas=selection.replicas, examples=len(rows), display=display)
     learner = setting_up.learner(config, strategy, info, plan)
@@ -77,15 +79,25 @@ def _run(words: Settings, run_dir: Path, *, command: list[str], display: Display
     run_folder.atomic_write(run_dir / settings.CONFIG_FILE, settings.dump(words))
     manifest.write(run_dir, described)
     writer = metrics.MetricWriter(run_dir, step=progress.step, tensorboard=config.tensorboard)
-    with contextlib.closing(writer), _failures_told(plan):
+    with contextlib.closing(writer), _traced(config, run_dir, progress.step) as traced, _failures_told(plan):
         display.begin(epochs=plan.epochs, steps_per_epoch=plan.steps_per_epoch, step=progress.step)
         loop = looping.build(
             config, learner, progress, rows=rows, held_out=held_out,
-            save=saver.save, check_stop=stop.check, writer=writer, display=display,
+            save=saver.save, check_stop=stop.check, writer=writer, trace=traced, display=display,
         )  # fmt: skip
         loop.run()
-        tested = finishing.test(learner, info, between=stop.check, display=display)
+        tested = finishing.test(learner, info, between=loop.check_stop_at_end, display=display)
         finishing.finish(run_dir, learner, progress, writer, tested=tested, display=display)
+
+
+@contextlib.contextmanager
+def _traced(config: RunConfig, run_dir: Path, step: int) -> Iterator[trace.TraceWriter | None]:
+    """The trace of a reproducible run from `step` on; others leave none, and do not pay for it."""
+    if not config.reproducible:
+        yield None
+        return
+    with contextlib.closing(trace.TraceWriter(run_dir, step=step)) as writer:
+        yield writer
 
 
 @contextlib.contextmanager
