@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import trainbox
-from trainbox import plugin, provenance
+from trainbox import plugin, provenance, seal
 from trainbox.config import RunConfig, options
 from trainbox.devices import Selection
 from trainbox.errors import RunFailedError, UsageError
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from trainbox.data.prepare import DatasetInfo
 
 FILE = "manifest.json"
-_OF_ONE_START = ("starts", "result", "command")
+_OF_ONE_START = ("starts", "result", "command", seal.KEY)
 
 
 def describe(
@@ -43,28 +43,41 @@ def describe(
 ) -> dict[str, Any]:
     """This process and its run, as the manifest keeps them; `environ` is the process's own unless given."""
     environ = os.environ if environ is None else environ
-    source = {"version": trainbox.__version__, "revision": provenance.revision(environ)}
     host, user = provenance.host(), provenance.user()
+    own = own_code(config)
+    used = software(environ)
     described: dict[str, Any] = {
-        "trainbox": {name: value for name, value in source.items() if value},
+        "trainbox": used["trainbox"],
         "runtime": provenance.runtime(environ),
-        "image": provenance.image(environ),
+        "image": used["image"],
         "command": command,
         "seed": config.seed,
         "config": {name: getattr(config, name) for name in options()},
         "sources": dict(sources),
-        "code": _own_code(config),
+        "code": {option: reference.sha256 for option, reference in own.items()},
+        "files": {option: str(reference.path) for option, reference in own.items()},
         "plan": _plan(plan),
         "data": dataclasses.asdict(dataset) if dataset else None,
         "devices": dataclasses.asdict(selection),
         "host": host,
         "user": user,
-        "python": sys.version.split()[0],
-        "packages": provenance.packages(),
+        "python": used["python"],
+        "packages": used["packages"],
         "environment": provenance.variables(environ),
         "starts": [{"time": _now(), "host": host["name"], "user": user, "command": command}],
     }
     return {name: value for name, value in described.items() if value is not None and value != {}}
+
+
+def software(environ: Mapping[str, str]) -> dict[str, Any]:
+    """The sections of this process's manifest that tell what it is made of."""
+    source = {"version": trainbox.__version__, "revision": provenance.revision(environ)}
+    return {
+        "trainbox": {name: value for name, value in source.items() if value},
+        "image": provenance.image(environ),
+        "python": sys.version.split()[0],
+        "packages": provenance.packages(),
+    }
 
 
 def write(run_dir: Path, manifest: dict[str, Any]) -> None:
@@ -107,22 +120,22 @@ def read(run_dir: Path) -> dict[str, Any]:
 
 
 def finish(run_dir: Path, result: Mapping[str, Any]) -> None:
-    """Add the run's `result` at the end of its manifest.
+    """Add the run's `result` at the end of its manifest, and before it the seal over all that it says.
 
     Raises:
         RunFailedError, UsageError: as `read` and `write`.
     """
     manifest = read(run_dir)
-    manifest.pop("result", None)
-    atomic_write(run_dir / FILE, _dump(manifest | {"result": dict(result)}))
+    for name in (seal.KEY, "result"):
+        manifest.pop(name, None)
+    kept = {"result": json.loads(_dump(result))}
+    atomic_write(run_dir / FILE, _dump(manifest | {seal.KEY: seal.seal(manifest | kept)} | kept))
 
 
-def _own_code(config: RunConfig) -> dict[str, str]:
-    """SHA-256 of each file of the user's own code, by the option that names it."""
+def own_code(config: RunConfig) -> dict[str, plugin.Reference]:
+    """The user's own code, by the option that names it. Raises UsageError if it cannot be read."""
     named = {"--model": config.model, "--callbacks": config.callbacks}
-    return {
-        option: plugin.parse(text, option=option).sha256 for option, text in named.items() if text and ".py:" in text
-    }
+    return {option: plugin.parse(text, option=option) for option, text in named.items() if text and ".py:" in text}
 
 
 def _plan(plan: Plan) -> dict[str, int]:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import trainbox
-from trainbox import manifest
+from trainbox import manifest, seal
 from trainbox.config import RunConfig
 from trainbox.devices import select
 from trainbox.errors import RunFailedError, UsageError
@@ -74,6 +74,7 @@ def test_the_users_own_code_is_known_by_its_digest(tmp_path):
     digests = described(model=f"{tmp_path}/net.py:build")["code"]
     (tmp_path / "net.py").write_text("def build(input_shape, num_classes): return 1\n")
     assert digests.keys() == {"--model"}
+    assert described(model=f"{tmp_path}/net.py:build")["files"] == {"--model": f"{tmp_path}/net.py"}
     assert described(model=f"{tmp_path}/net.py:build")["code"] != digests
 
 
@@ -109,8 +110,23 @@ def test_the_result_comes_last_and_a_new_one_replaces_it(tmp_path):
         "weights": "f00",
         "train/loss": None,
     }
+    assert kept.pop("seal").keys() == kept.keys() - set(seal.UNSEALED) | {"result"}
     assert kept == before
     assert "NaN" not in (tmp_path / "manifest.json").read_text()
+
+
+def test_a_finished_manifest_is_sealed_until_the_run_goes_on(tmp_path):
+    """A value changed by hand is named; a new start has no seal before it is done."""
+    manifest.write(tmp_path, described())
+    manifest.finish(tmp_path, {"weights": "f00", "train/loss": float("inf")})
+    kept = manifest.read(tmp_path)
+    assert seal.broken(kept) == []
+    kept["config"]["learning_rate"] = 0.5
+    assert seal.broken(kept) == ["config.learning_rate"]
+    manifest.write(tmp_path, described(epochs=31))
+    kept = manifest.read(tmp_path)
+    assert "seal" not in kept
+    assert kept["starts"][1]["replaced"].keys() == {"config", "plan"}
 
 
 def test_a_folder_without_a_manifest_is_no_run(tmp_path):
