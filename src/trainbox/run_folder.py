@@ -61,24 +61,24 @@ def _sanitized(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip(".-")[-LONGEST_NAME:]
 
 
-def find(run: str, output_dir: Path) -> Path:
-    """The folder of an existing run: a name under `output_dir`, or a path.
+def find(run: str, output_dir: Path, *, having: str = "config.json") -> Path:
+    """The folder of an existing run, known by the file `having`: a name under `output_dir`, or a path.
 
     Raises:
         UsageError: there is none.
     """
     candidates = [output_dir / run, Path(run)] if run.strip() and "\0" not in run else []
     for path in candidates:
-        if os.path.isfile(path / "config.json"):
+        if os.path.isfile(path / having):
             return path
-    known = _runs(output_dir)
+    known = _runs(output_dir, having)
     hint = values.did_you_mean(run, known) or ("; it has " + ", ".join(known[-3:]) if known else "; it has no runs yet")
     raise UsageError(f"no run {values.shown(run)} in {output_dir}{hint}")
 
 
-def _runs(output_dir: Path) -> list[str]:
+def _runs(output_dir: Path, having: str) -> list[str]:
     with contextlib.suppress(OSError):
-        return sorted((p.parent.name for p in output_dir.glob("*/config.json")), key=str.casefold)
+        return sorted((p.parent.name for p in output_dir.glob(f"*/{having}")), key=str.casefold)
     return []
 
 

@@ -137,6 +137,15 @@ def load(run_dir: Path) -> Settings:
         raise UsageError(f"cannot read {path}: {error.strerror}; a run's folder has this file") from error
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise UsageError(f"{path} is damaged; train into another --run, or restore the file") from error
+    return recorded(kept, origin, path=path)
+
+
+def recorded(kept: Mapping[str, Any], origin: Mapping[str, Any], *, path: Path) -> Settings:
+    """The settings of which `path` keeps these values and sources; an option that it lacks has its default.
+
+    Raises:
+        UsageError: a value is wrong, or of an option that this version does not know.
+    """
     unknown = sorted(set(kept) - set(options()))
     if unknown:
         raise UsageError(f"{path} has {unknown[0]}, unknown to this version of trainbox; use the one that wrote it")

@@ -16,6 +16,8 @@ COMMANDS = {
     "train": "Train a model, or go on with the run of the same name.",
     "evaluate": "Evaluate a run's last or best checkpoint on a split of its data set.",
     "export": "Write a run's last or best checkpoint as a SavedModel and as model.keras.",
+    "reproduce": "Run a finished run again from its manifest alone, and tell whether the bits are the same.",
+    "compare": "Tell the first step at which two runs part, and what differs.",
     "config": "Show each value that `train` would use and where it comes from.",
 }
 CONTEXT = {"max_content_width": 120, "help_option_names": ["--help", "-h"]}

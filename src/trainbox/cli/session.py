@@ -57,13 +57,14 @@ def screen(settings: Settings, stream: TextIO | None) -> Iterator[Display]:
         display.close()
 
 
-def report(work: Callable[[Display], Any], settings: Settings, *, json: bool) -> None:
-    """Do `work` on a display; with `json`, its result is all that standard output gets."""
+def report(work: Callable[[Display], Any], settings: Settings, *, json: bool) -> Any:
+    """Do `work` on a display and return its result; with `json`, that is all that standard output gets."""
     output = _take_output() if json else None
     with screen(settings, sys.stderr if json else sys.stdout) as display:
         result = work(display)
     if json:
         tell(as_json(result) + "\n", output)
+    return result
 
 
 def _take_output() -> TextIO | None:
