@@ -2,9 +2,10 @@
 
 python benchmarks/against_keras.py [--rounds 7] [--examples 19200] [--output FILE]
 
-Each layout (one CPU device; two logical ones under MirroredStrategy) has a process of its own, in which the two take
-turns, the first one second in every other round. A turn is an epoch, timed from its step 60 on: compilation, filling
-Keras's shuffle buffer and finding the length of trainbox's blocks are warm-up, as is one whole turn of each.
+For each layout (one CPU device; two logical ones under MirroredStrategy) both have a process of their own, since what
+one sets in TensorFlow would meet the other, and take turns, the first one second in every other round. A turn is an
+epoch, timed from its step 60 on: compilation, filling Keras's shuffle buffer and finding the length of trainbox's
+blocks are warm-up, as is one whole turn of each.
 
 The ratio of a layout is the median over the rounds of trainbox's rate by Keras's in the same round, so that a slow
 moment meets both. Where other processes keep the CPUs busy, both wait for them and the ratio comes near 1; their share
@@ -148,38 +149,84 @@ def trainbox_turn(rows: Any, strategy: Any, *, batch: int) -> Turn:
     return turn
 
 
-def measure(replicas: int, arguments: argparse.Namespace) -> dict[str, Any]:
-    """In a process of its own: examples per second of each round, by engine, and the CPU share of other processes."""
+def serve(engine: str, replicas: int, arguments: argparse.Namespace) -> None:
+    """In a process of its own: take a turn for every line on stdin, and answer with its examples per second."""
     import numpy as np
+    import tensorflow as tf
 
     from trainbox import runtime, strategy
     from trainbox.config import RunConfig
     from trainbox.data.pipeline import Split
     from trainbox.devices import Selection
 
-    config = RunConfig(device="cpu", logical_devices=replicas)
-    selection = Selection(kind="cpu", replicas=replicas, visible_devices="", names=("CPU",) * replicas, notice="")
-    runtime.configure(config, selection)
-    mirrored = strategy.build(config, selection)
+    if engine == "keras":
+        if replicas > 1:
+            cpu = tf.config.list_physical_devices("CPU")[0]
+            tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * replicas)
+        mirrored = tf.distribute.MirroredStrategy([f"CPU:{number}" for number in range(replicas)])
+    else:
+        config = RunConfig(device="cpu", logical_devices=replicas)
+        selection = Selection(kind="cpu", replicas=replicas, visible_devices="", names=("CPU",) * replicas, notice="")
+        runtime.configure(config, selection)
+        runtime.keep_order_of_sums(shards=replicas, reproducible=False)
+        mirrored = strategy.build(config, selection)
     numbers = np.random.default_rng(0)
     rows = Split(
         images=numbers.integers(0, 256, (arguments.examples, *SHAPE)).astype(np.uint8),
         labels=numbers.integers(0, CLASSES, arguments.examples).astype(np.int32),
     )
-    turns = {
-        "keras": keras_turn(rows, mirrored, batch=arguments.batch_size),
-        "trainbox": trainbox_turn(rows, mirrored, batch=arguments.batch_size),
-    }
-    rates: dict[str, list[float]] = {name: [] for name in turns}
-    for turn in turns.values():
-        turn()
-    busy, own, began = busy_seconds(), time.process_time(), time.perf_counter()
-    for number in range(arguments.rounds):
-        for name in sorted(turns, reverse=bool(number % 2)):
-            rates[name].append(turns[name]())
-    others = busy_seconds() - busy - (time.process_time() - own)
-    cpus = os.cpu_count() or 1
-    return {"rates": rates, "others_share": max(others / (cpus * (time.perf_counter() - began)), 0.0)}
+    turn = ENGINES[engine](rows, mirrored, batch=arguments.batch_size)
+    for _ in sys.stdin:
+        print(turn(), flush=True)
+
+
+ENGINES = {"keras": keras_turn, "trainbox": trainbox_turn}
+
+
+class Engine:
+    """The process of one engine on one layout, idle between its turns."""
+
+    def __init__(self, name: str, replicas: int, words: list[str]) -> None:
+        environ = os.environ | {"CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "3"}
+        command = [sys.executable, __file__, *words, "--engine", name, "--layout", str(replicas)]
+        self._process = subprocess.Popen(
+            command, env=environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
+        )
+
+    def turn(self) -> float:
+        """Examples per second of one more epoch."""
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._process.stdin.write("turn\n")
+        return float(self._process.stdout.readline())
+
+    def cpu_seconds(self) -> float:
+        """CPU seconds that the process has used."""
+        fields = Path(f"/proc/{self._process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def close(self) -> None:
+        """End the process."""
+        self._process.communicate()
+
+
+def measure(replicas: int, rounds: int, words: list[str]) -> dict[str, Any]:
+    """Examples per second of each round, by engine, and the CPU share of other processes."""
+    engines = {name: Engine(name, replicas, words) for name in ENGINES}
+    rates: dict[str, list[float]] = {name: [] for name in engines}
+    for engine in engines.values():
+        engine.turn()
+
+    def others() -> float:
+        return busy_seconds() - sum(engine.cpu_seconds() for engine in engines.values())
+
+    before, began = others(), time.perf_counter()
+    for number in range(rounds):
+        for name in sorted(engines, reverse=bool(number % 2)):
+            rates[name].append(engines[name].turn())
+    share = (others() - before) / ((os.cpu_count() or 1) * (time.perf_counter() - began))
+    for engine in engines.values():
+        engine.close()
+    return {"rates": rates, "others_share": max(share, 0.0)}
 
 
 def busy_seconds() -> float:
@@ -201,14 +248,6 @@ def summarize(replicas: int, measured: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def run_layout(replicas: int, words: list[str]) -> dict[str, Any]:
-    """Measure one layout in a fresh process."""
-    environ = os.environ | {"CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "3"}
-    command = [sys.executable, __file__, *words, "--layout", str(replicas)]
-    done = subprocess.run(command, env=environ, stdout=subprocess.PIPE, text=True, check=True)
-    return summarize(replicas, json.loads(done.stdout))
-
-
 def parse(words: list[str]) -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -217,18 +256,19 @@ def parse(words: list[str]) -> argparse.Namespace:
     parser.add_argument("--batch-size", type=int, default=64, help="global batch (default 64)")
     parser.add_argument("--output", type=Path, help="write everything that was measured as JSON")
     parser.add_argument("--layout", type=int, choices=LAYOUTS, help=argparse.SUPPRESS)
+    parser.add_argument("--engine", choices=ENGINES, help=argparse.SUPPRESS)
     return parser.parse_args(words)
 
 
 def main(words: list[str]) -> None:
     """Measure every layout, print a line for each, write the JSON."""
     arguments = parse(words)
-    if arguments.layout:
-        print(json.dumps(measure(arguments.layout, arguments)))
+    if arguments.engine:
+        serve(arguments.engine, arguments.layout, arguments)
         return
     results = []
     for replicas in LAYOUTS:
-        result = run_layout(replicas, words)
+        result = summarize(replicas, measure(replicas, arguments.rounds, words))
         results.append(result)
         rates, ratios = result["examples_per_second"], result["ratios"]
         print(

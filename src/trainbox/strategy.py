@@ -33,9 +33,11 @@ def _cross_device_ops(config: RunConfig, selection: Selection) -> Any:
         # A ring adds in an order of its own. Here the partial sums meet on one device, are added by the one tree and
         # are sent back, so that the total does not depend on the number of replicas.
         return tf.distribute.ReductionToOneDevice(accumulation_fn=pairwise)
+    # On the CPU TensorFlow would choose a ring, which packs all gradients into one buffer and unpacks them again.
+    automatic = "one-device" if selection.kind == "cpu" else "auto"
     return {
         "auto": lambda: None,
         "nccl": tf.distribute.NcclAllReduce,
         "hierarchical": tf.distribute.HierarchicalCopyAllReduce,
         "one-device": tf.distribute.ReductionToOneDevice,
-    }[config.all_reduce]()
+    }[automatic if config.all_reduce == "auto" else config.all_reduce]()

@@ -98,6 +98,7 @@ def main() -> None:
     )
     config = RunConfig(device="cpu", logical_devices=replicas, reproducible=mode == "reproducible", threads=2)
     runtime.configure(config, selection)
+    runtime.keep_order_of_sums(shards=shards, reproducible=config.reproducible)
     mirrored = strategy.build(config, selection)
     chosen = {n: case for n, case in cases.CASES.items() if mode in case.modes and replicas in case.layouts}
     results = {f"{name}{end}": one for name, case in chosen.items() for end, one in run(case, mirrored, shards).items()}

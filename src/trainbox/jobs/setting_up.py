@@ -93,10 +93,11 @@ def learner(config: RunConfig, strategy: tf.distribute.Strategy, info: DatasetIn
     """
     import keras
 
-    from trainbox import models, optimizers
+    from trainbox import models, optimizers, runtime
     from trainbox.learner import Learner
     from trainbox.objective import classification
 
+    runtime.keep_order_of_sums(shards=plan.shards, reproducible=config.reproducible)
     keras.utils.set_random_seed(config.seed)
     with strategy.scope():
         model = models.build(config.model, input_shape=info.input_shape, num_classes=info.num_classes, seed=config.seed)
