@@ -78,7 +78,7 @@ class RunConfig:
         "Default: one a replica; 8 with --reproducible.",
         panel="Training",
         minimum=1,
-        maximum=LARGEST,
+        maximum=4096,
     )
     seed: int = option(
         1, "Seed of weights, data order, dropout and augmentation.", panel="Training", minimum=0, maximum=LARGEST

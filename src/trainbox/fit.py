@@ -46,7 +46,7 @@ def refuse(config: RunConfig, *, replicas: int) -> None:
             f"--precision float16 does not go with --engine fit on {replicas} replicas: Keras looks for an overflow on "
             f"the first one only; use bfloat16, or {REMEDY}"
         )
-    batch = plans.make(config, replicas=replicas, examples=1).global_batch
+    batch = plans.wished_batch(config, replicas=replicas, shards=replicas)
     if batch % replicas:
         below = batch - batch % replicas
         choices = [str(size) for size in (below, below + replicas) if size]

@@ -55,6 +55,7 @@ def make(config: RunConfig, *, replicas: int, examples: int, shards: int | None 
     """The plan of a run on `replicas` devices over `examples` training rows.
 
     `shards` is the V that a run being resumed already has; it wins over the default but not over a different wish.
+    A global batch of more rows than there are is one of all rows: its spare rows would only cost memory.
 
     Raises:
         UsageError: the shards cannot be dealt to the replicas.
@@ -62,11 +63,15 @@ def make(config: RunConfig, *, replicas: int, examples: int, shards: int | None 
     default = REPRODUCIBLE_SHARDS if config.reproducible else replicas
     shards = config.shards or shards or default
     _check(shards, replicas, reproducible=config.reproducible)
+    batch = min(wished_batch(config, replicas=replicas, shards=shards), examples)
+    return Plan(replicas=replicas, shards=shards, global_batch=batch, examples=examples, epochs=config.epochs)
+
+
+def wished_batch(config: RunConfig, *, replicas: int, shards: int) -> int:
+    """The global batch that the words ask for, however many rows there are."""
     if config.batch_size_per_replica is not None:
-        global_batch = config.batch_size_per_replica * replicas
-    else:
-        global_batch = config.batch_size or ROWS_A_SHARD * shards
-    return Plan(replicas=replicas, shards=shards, global_batch=global_batch, examples=examples, epochs=config.epochs)
+        return config.batch_size_per_replica * replicas
+    return config.batch_size or ROWS_A_SHARD * shards
 
 
 def _check(shards: int, replicas: int, *, reproducible: bool) -> None:

@@ -19,12 +19,14 @@ from trainbox.errors import UsageError
         ({"batch_size": 5}, 8, (8, 5, 1, 1)),
         ({"batch_size_per_replica": 32}, 4, (4, 128, 32, 1)),
         ({"batch_size": 64, "shards": 8}, 2, (8, 64, 8, 4)),
+        ({"batch_size": 2_000_000_000}, 2, (2, 1000, 500, 1)),
+        ({"batch_size_per_replica": 2_000_000_000, "shards": 8}, 4, (8, 1000, 125, 2)),
         ({"reproducible": True}, 1, (8, 512, 64, 8)),
         ({"reproducible": True, "shards": 6}, 3, (6, 384, 64, 2)),
     ],
 )
 def test_shards_and_rows(words, replicas, expected):
-    """V = R unless said (8 with --reproducible), and a shard has ceil(B / V) rows."""
+    """V = R unless said (8 with --reproducible), a shard has ceil(B / V) rows, and B is no more than all rows."""
     made = plan.make(RunConfig(**words), replicas=replicas, examples=1000)
     assert (made.shards, made.global_batch, made.rows, made.shards_per_replica) == expected
 

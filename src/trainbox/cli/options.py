@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperCommand
 
 from trainbox import values
-from trainbox.cli.program import Debug as Debug
+from trainbox.cli.debug import Debug as Debug
 from trainbox.config import options
 
 METAVARS = {int: "N", float: "X", Path: "FOLDER", str: "NAME"}

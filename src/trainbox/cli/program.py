@@ -9,6 +9,7 @@ import typer
 from typer.core import TyperGroup
 
 from trainbox import __version__
+from trainbox.cli.debug import Debug
 
 # Each is a function in the module of `trainbox.cli` that has its name, imported only when it is called for, so that
 # help is as quick with many commands as with few.
@@ -21,8 +22,6 @@ COMMANDS = {
     "config": "Show each value that `train` would use and where it comes from.",
 }
 CONTEXT = {"max_content_width": 120, "help_option_names": ["--help", "-h"]}
-
-Debug = Annotated[bool, typer.Option("--debug", help="With an error, show its traceback too.")]
 
 
 class Commands(TyperGroup):
