@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 REPRODUCIBLE = ("--reproducible", "--shards", "4", "--batch-size", "100", "--log-steps", "7")
-SCHEDULED = ("--model", "mlp", "--epochs", "5", "--validation-split", "0.2", "--schedule", "cosine", *REPRODUCIBLE)
+SCHEDULED = ("--model", "mlp", "--epochs", "40", "--validation-split", "0.2", "--schedule", "cosine", *REPRODUCIBLE)
 HALF = ("--model", "mlp", "--precision", "float16", "--optimizer", "rmsprop", "--momentum", "0.9", "--epochs", "4")
 ENDS = [(signal.SIGTERM, 143), (signal.SIGUSR1, 138), (signal.SIGINT, 130)]
 
@@ -30,7 +31,7 @@ def beyond(run):
 def told(run):
     """The line of a run that a signal stopped, with the step that it must name; `{}` is for the signal."""
     step = run.steps[0]
-    return rf"stopped by {{}}; saved at step {step} \(\d of \d epochs done\); the same command goes on from there"
+    return rf"stopped by {{}}; saved at step {step} \(\d+ of \d+ epochs done\); the same command goes on from there"
 
 
 def without_times(lines):
@@ -123,3 +124,24 @@ def test_a_signal_during_the_first_compilation_ends_with_its_code(place):
     steps = place.run("compiling").steps
     expected = told(place.run("compiling")).format("SIGTERM") if steps else ".*nothing to save yet; the same .*again"
     assert re.fullmatch(expected, command.complaint)
+
+
+def test_a_signal_between_training_and_its_test_tells_what_is_saved(place):
+    """Where all epochs are done, the same command tests and ends the run."""
+    (place.folder / "ending.py").write_text(
+        "import os, signal, keras\n"
+        "class Ending(keras.callbacks.Callback):\n"
+        "    def on_train_end(self, logs=None):\n"
+        "        os.kill(os.getpid(), signal.SIGTERM)\n"
+        "def make():\n"
+        "    return [Ending()]\n"
+    )
+    words = ("train", "--run", "ending", "--model", "mlp", "--epochs", "2")
+    stopped = place.trainbox(*words, "--callbacks", "ending.py:make")
+    assert stopped.ended == 143
+    assert stopped.complaint == (
+        "stopped by SIGTERM; saved at step 46 (2 of 2 epochs done); the same command goes on from there"
+    )
+    assert "result" not in json.loads((place.run("ending").path / "manifest.json").read_text())
+    assert place.trainbox(*words).ended == 0
+    assert place.run("ending").result["test/accuracy"] > 0.5
