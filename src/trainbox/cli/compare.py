@@ -13,10 +13,11 @@ Other = Annotated[str, typer.Argument(metavar="RUN", help="The run to compare it
 
 @takes("output_dir")
 def compare(run: Run, other: Other, *, json: Json = False, debug: Debug = False, flags: dict[str, Any]) -> Job:
-    """Tell the first step at which two runs part, and what differs: 0 if the bits are the same, 1 if not.
+    """Tell the first step at which two runs part, and what differs.
 
-    Runs with --reproducible leave a fingerprint of every step, by which it is named exactly; of others the losses
-    and metrics that were logged are compared. Of a run that is not finished, what there is.
+    Ends with 0 if the bits are the same, and with 1 if not. Runs with --reproducible leave a fingerprint of every step,
+    by which it is named exactly; of others the losses and metrics that were logged are compared, and of a run that is
+    not finished what there is.
     """
 
     def job() -> None:

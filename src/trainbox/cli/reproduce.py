@@ -25,10 +25,11 @@ def reproduce(
     run: Run, *, name: Name = None, anyway: Anyway = False, json: Json = False, debug: Debug = False,
     flags: dict[str, Any],
 ) -> Job:  # fmt: skip
-    """Run a finished run again from its manifest.json alone, in a fresh folder beside it, and compare the two.
+    """Run a finished run again from its manifest alone, and tell whether the bits are the same.
 
-    Ends with 0 if the bits are the same, and with 1 if not, naming the first step at which they part and what differs.
-    Devices and places are those of this command; a reproduction that was stopped goes on with the same words.
+    Ends with 0 if they are, and with 1 if not, naming the first step at which the runs part and what differs. The new
+    run has a fresh folder beside the old one, and the devices and places of this command; a reproduction that was
+    stopped goes on with the same words.
     """
 
     def job() -> None:
