@@ -44,8 +44,9 @@ def variables(model: keras.Model, optimizer: keras.optimizers.Optimizer) -> list
 
 
 def snapshot(held: Iterable[keras.Variable]) -> list[np.ndarray]:
-    """The values of variables, copied to host memory."""
-    return [np.asarray(variable.value.numpy()) for variable in held]
+    """The values of variables, in arrays of their own: no later step changes them."""
+    # On the CPU an array can be a view of the memory that TensorFlow updates.
+    return [np.require(variable.value.numpy(), requirements="O") for variable in held]
 
 
 def digest(arrays: Iterable[np.ndarray]) -> str:

@@ -174,6 +174,12 @@ class RunConfig:
     )
     tensorboard: bool = option(True, "Write TensorBoard events too.", panel="Output")
     progress: str = option(
+    checkpoint_steps: int = option(
+        0, "Steps between two checkpoints, besides those of epochs; 0: off.", panel="Output", minimum=0, maximum=LARGEST
+    )
+    checkpoint_minutes: float = option(
+        0.0, "Minutes after which there is a checkpoint again, besides the others; 0: off.", panel="Output", minimum=0.0
+    )
         "auto",
         "auto: a live display on a terminal, else one line an epoch; live; plain.",
         panel="Output",

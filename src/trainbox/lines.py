@@ -1,7 +1,7 @@
 """Files of JSON lines that grow with a run: appended whole, mended after a kill, cut back to the step of a resume.
 
-A line is one JSON object with the integer `step`. Nothing is synced to the disk line by line: what a machine that dies
-takes with it comes after the checkpoint that the run goes on from, and is written again.
+A line is one JSON object with the integer `step`. Nothing is synced to the disk line by line, but all before there is a
+checkpoint (`sync`): what a machine that dies takes with it comes after that, and is written again.
 """
 
 from __future__ import annotations
@@ -65,6 +65,26 @@ def append(file: int, lines: bytes) -> None:
         with suppress(OSError):
             os.ftruncate(file, size)
         raise
+
+
+def sync(path: Path) -> None:
+    """Bring to the disk what was appended to a file, if there is one.
+
+    Raises:
+        RunFailedError: the disk is full or failed.
+    """
+    try:
+        file = os.open(path, os.O_WRONLY)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise cannot_write(error, path) from error
+    try:
+        os.fsync(file)
+    except OSError as error:
+        raise cannot_write(error, path) from error
+    finally:
+        os.close(file)
 
 
 def cannot_write(error: OSError, path: Path) -> RunFailedError:

@@ -12,6 +12,7 @@ import numpy as np
 
 from trainbox import randomness, scaling
 from trainbox.blocks import Meter, Pace
+from trainbox.cadence import Cadence
 from trainbox.callbacks import Callbacks
 from trainbox.data.pipeline import Indices, deal, epoch_order
 from trainbox.errors import DivergedError, InterruptedRunError
@@ -46,9 +47,10 @@ class Loop:
     """A run from `progress` to its end; every collaborator is passed in.
 
     `block` is a compiled block of steps (`blocks.train_block`), or else `fit` trains one epoch at a time. `statistics`
-    are the names of what they report, `validate` gives the validation metrics or is None, `save` writes a checkpoint of
-    the variables and `progress`, `check_stop` raises InterruptedRunError when a signal asked for it, `learning_rate`
-    tells the rate of an optimizer step, counted from 0. `trace` gets the fingerprints of steps that are traced.
+    are the names of what they report, `validate` gives the validation metrics or is None, `save` takes a checkpoint of
+    the variables and `progress`, and `await_saved` comes back when it is on the disk; both raise what kept the last one
+    from there. `check_stop` raises InterruptedRunError when a signal asked for it, `learning_rate` tells the rate of an
+    optimizer step, counted from 0. `trace` gets the fingerprints of steps that are traced.
     """
 
     plan: Plan
@@ -59,6 +61,7 @@ class Loop:
     fit: Callable[[int], dict[str, float]] | None = None
     validate: Callable[[], dict[str, float]] | None
     save: Callable[[Progress], None]
+    await_saved: Callable[[], None]
     check_stop: Callable[[], None]
     learning_rate: Callable[[int], float]
     writer: Writer
@@ -68,6 +71,7 @@ class Loop:
     progress: Progress
     log_steps: int
     checkpoint_epochs: int
+    cadence: Cadence
     patience: int
     _pace: Pace = field(default_factory=Pace)
     _meter: Meter = field(default_factory=Meter)
@@ -96,6 +100,9 @@ class Loop:
         except InterruptedRunError as stop:
             self._save_if_new()
             raise self._told(stop) from None
+        finally:
+            # Before anything is told of what is saved.
+            self.await_saved()
 
     def check_stop_at_end(self) -> None:
         """After `run`, when all is saved: raise InterruptedRunError if a signal asked to stop, saying what is saved."""
@@ -119,7 +126,8 @@ class Loop:
             return
         order = epoch_order(plan, seed=self.seed, epoch=epoch)
         while position < plan.steps_per_epoch:
-            steps = min(self._pace.steps, plan.steps_per_epoch - position)
+            left = min(plan.steps_per_epoch - position, self.cadence.steps_left(progress.step))
+            steps = min(self._pace.steps, left)
             self._train_block(order, epoch=epoch, position=position, steps=steps)
             position += steps
             logs = means(self.statistics, np.array(progress.epoch_sums))
@@ -127,6 +135,9 @@ class Loop:
             self.display.update(
                 epoch=epoch, step=progress.step, scalars={**_train(logs), "train/examples_per_second": progress.rate}
             )
+            # At the end of the epoch it is saved when the epoch is closed.
+            if position < plan.steps_per_epoch and self.cadence.due(progress.step):
+                self._save_if_new()
             self.check_stop()
 
     def _fit_epoch(self, fit: Callable[[int], dict[str, float]], epoch: int) -> None:
@@ -217,7 +228,8 @@ class Loop:
         self._write(epoch, scalars)
         self.display.epoch(epoch=epoch, epochs=plan.epochs, seconds=progress.seconds, scalars=scalars)
         last = progress.epochs_done == plan.epochs or progress.stopped_early
-        if last or progress.epochs_done % self.checkpoint_epochs == 0 or (improved and validation):
+        due = progress.epochs_done % self.checkpoint_epochs == 0 or self.cadence.due(progress.step)
+        if last or due or (improved and validation):
             if _better(loss, progress.best_saved):
                 progress.best_saved, progress.best_step = loss, progress.step
             self._save_if_new()
@@ -240,6 +252,7 @@ class Loop:
         if here != self._saved_step:
             self.save(self.progress)
             self._saved_step = here
+            self.cadence.saved()
 
     def _diverged(self, what: str, epoch: int) -> DivergedError:
         kept = "the last good checkpoint is kept" if self._saved_step[0] else "nothing is saved yet"

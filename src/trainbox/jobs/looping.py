@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from trainbox import blocks, callbacks, evaluate, fit
+from trainbox.cadence import Cadence
 from trainbox.config import RunConfig
 from trainbox.data.pipeline import ResidentRows, Split, epoch_order
 from trainbox.display import Display
@@ -26,6 +27,7 @@ def build(
     rows: Split,
     held_out: Split | None,
     save: Callable[[Progress], None],
+    await_saved: Callable[[], None],
     check_stop: Callable[[], None],
     writer: MetricWriter,
     trace: TraceWriter | None,
@@ -47,6 +49,7 @@ def build(
         fit=_fit(config, learner, resident, check_stop) if by_fit else None,
         validate=_validate(learner, held_out, check_stop) if held_out else None,
         save=save,
+        await_saved=await_saved,
         check_stop=check_stop,
         learning_rate=_rate(learner.optimizer),
         writer=writer,
@@ -56,6 +59,7 @@ def build(
         progress=progress,
         log_steps=config.log_steps,
         checkpoint_epochs=config.checkpoint_epochs,
+        cadence=Cadence(steps=config.checkpoint_steps, minutes=config.checkpoint_minutes),
         patience=config.early_stopping,
     )
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from trainbox import checkpoint, models, scaling
+from trainbox import checkpoint, lines, metrics, models, scaling, trace
+from trainbox.background import Background
 from trainbox.checkpoint import Checkpoint
 from trainbox.config import RunConfig
 from trainbox.display import Display
@@ -19,13 +22,17 @@ from trainbox.run_folder import atomic_write
 
 
 class Saver:
-    """Saves and restores one run: the variables of model and optimizer, its progress, its plan and its code."""
+    """Saves and restores one run: the variables of model and optimizer, its progress, its plan and its code.
+
+    A checkpoint holds the loop up for as long as it takes to copy the variables; a thread does the writing.
+    """
 
     def __init__(self, run_dir: Path, config: RunConfig, learner: Learner) -> None:
         self._run_dir, self._config, self._plan = run_dir, config, learner.plan
         self._held = checkpoint.variables(learner.model, learner.optimizer)
         source = models.source(config.model)
         self._code = source[1] if source else None
+        self._background = Background()
 
     def restore(self, saved: Checkpoint | None, display: Display) -> Progress:
         """Where `saved` was, its variables assigned; the beginning for None.
@@ -43,12 +50,13 @@ class Saver:
         return progress
 
     def save(self, progress: Progress) -> None:
-        """Write a checkpoint, then delete those that are not to be kept.
+        """Take a checkpoint, to be written while training goes on, once the one before it is.
 
         Raises:
             DivergedError: a variable is not finite; nothing is written.
-            RunFailedError: the disk is full; the checkpoints before are kept.
+            RunFailedError, UsageError: as `check`.
         """
+        self.wait()
         arrays = checkpoint.snapshot(self._held)
         for variable, array in zip(self._held, arrays, strict=True):
             if np.issubdtype(array.dtype, np.floating) and not np.isfinite(array).all():
@@ -56,8 +64,29 @@ class Saver:
                     f"{variable.path} is not finite at step {progress.step}; the last good checkpoint is kept; lower "
                     "--learning-rate, clip with --global-clip-norm, or look at the data"
                 )
-        folder = self._run_dir / resume.CHECKPOINTS
         state = {"progress": progress.as_dict(), "plan": dataclasses.asdict(self._plan), "code": self._code}
-        checkpoint.save(folder, step=progress.step, arrays=arrays, state=state, write=atomic_write)
-        checkpoint.discard_after(folder, progress.step)
-        checkpoint.prune(folder, keep=self._config.keep, best_step=progress.best_step)
+        self._background.start(partial(self._write, arrays, state))
+
+    def check(self) -> None:
+        """Say whether the last checkpoint failed, without waiting for it.
+
+        Raises:
+            RunFailedError: the disk is full; the checkpoints before are kept.
+            UsageError: the folder is gone, or may not be written any more.
+        """
+        self._background.check()
+
+    def wait(self) -> None:
+        """Come back when the last checkpoint is on the disk. Raises what `check` does."""
+        self._background.wait()
+
+    def _write(self, arrays: list[np.ndarray], state: dict[str, Any]) -> None:
+        """Bring a checkpoint to the disk, then delete those that are not to be kept."""
+        step, best_step = state["progress"]["step"], state["progress"]["best_step"]
+        folder = self._run_dir / resume.CHECKPOINTS
+        # What comes back after a power cut is a run whose lines reach at least to its checkpoint.
+        for name in (metrics.FILE, trace.FILE):
+            lines.sync(self._run_dir / name)
+        checkpoint.save(folder, step=step, arrays=arrays, state=state, write=atomic_write)
+        checkpoint.discard_after(folder, step)
+        checkpoint.prune(folder, keep=self._config.keep, best_step=best_step)

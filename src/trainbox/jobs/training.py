@@ -79,11 +79,16 @@ def _run(words: Settings, run_dir: Path, *, command: list[str], display: Display
     run_folder.atomic_write(run_dir / settings.CONFIG_FILE, settings.dump(words))
     manifest.write(run_dir, described)
     writer = metrics.MetricWriter(run_dir, step=progress.step, tensorboard=config.tensorboard)
+
+    def check() -> None:
+        saver.check()
+        stop.check()
+
     with contextlib.closing(writer), _traced(config, run_dir, progress.step) as traced, _failures_told(plan):
         display.begin(epochs=plan.epochs, steps_per_epoch=plan.steps_per_epoch, step=progress.step)
         loop = looping.build(
             config, learner, progress, rows=rows, held_out=held_out,
-            save=saver.save, check_stop=stop.check, writer=writer, trace=traced, display=display,
+            save=saver.save, await_saved=saver.wait, check_stop=check, writer=writer, trace=traced, display=display,
         )  # fmt: skip
         loop.run()
         tested = finishing.test(learner, info, between=loop.check_stop_at_end, display=display)
