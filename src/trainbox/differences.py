@@ -18,7 +18,7 @@ _LEFT_OUT = re.compile(
 WHERE = ("device", "gpus", "devices", "logical_devices", "data_dir", "output_dir", "offline", "progress")
 # Options whose meaning stands in `plan` and `data`, and those that change what is kept and not what is computed.
 _SAID_ELSEWHERE = ("batch_size", "batch_size_per_replica", "shards", "dataset")
-_KEPT = ("run", "checkpoint_epochs", "keep", "log_steps", "tensorboard")
+_KEPT = ("run", "checkpoint_epochs", "checkpoint_steps", "checkpoint_minutes", "keep", "log_steps", "tensorboard")
 _CANNOT = re.compile(
     rf"config\.({'|'.join(WHERE + _SAID_ELSEWHERE + _KEPT)})"
     r"|data\.(name|path)|files\..*|runtime|host\.(name|platform)|image\.name"
