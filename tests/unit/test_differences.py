@@ -57,6 +57,7 @@ CANNOT = [
     ("config.device", "cpu"),
     ("config.batch_size", 512),
     ("config.log_steps", 7),
+    ("config.checkpoint_minutes", 5.0),
     ("config.all_reduce", "nccl"),
     ("files.--model", "/work/net.py"),
     ("plan.replicas", 4),
