@@ -1,8 +1,9 @@
 """Checkpoints: everything that decides the next step, in one file that carries its own checksum.
 
-A checkpoint is a safetensors file: every variable of model and optimizer by its position, and in its metadata the state
-of the run (JSON) and the SHA-256 over both. It is written under a temporary name, fsynced and renamed, so a reader sees
-a whole file or none; what was damaged later is found when it is read, and the one before it is used.
+A checkpoint is a safetensors file: every variable of model and optimizer by its position, and in its metadata its
+format, the state of the run (JSON) and the SHA-256 over all three. It is written under a temporary name, fsynced and
+renamed, so a reader sees a whole file or none; what was damaged later is found when it is read, and the one before it
+is used.
 """
 
 from __future__ import annotations
@@ -29,6 +30,10 @@ Write = Callable[[Path, bytes], None]
 
 
 @dataclass(frozen=True, kw_only=True)
+class DamagedError(RunFailedError):
+    """A checkpoint is not what was written: another one can be used in its place."""
+
+
 class Checkpoint:
     """A verified checkpoint: `arrays` by variable in the order of `variables`, `state` as it was saved."""
 
@@ -86,35 +91,47 @@ def read(path: Path) -> Checkpoint:
     """Read and verify one checkpoint.
 
     Raises:
-        RunFailedError: the file is damaged, or of another format.
+    try:
+        path.open("rb").close()
+    except OSError as error:
+        raise RunFailedError(
+            f"cannot read checkpoint {path} ({error.strerror}): make it readable, then say the command again"
+        ) from error
+        DamagedError: the file is not what was written.
+        UsageError: it is of another version of trainbox.
+        RunFailedError: it may not be read.
     """
     try:
         with safe_open(path, framework="np") as file:
             metadata = file.metadata() or {}
             arrays = tuple(file.get_tensor(key) for key in sorted(file.keys()))
     except (SafetensorError, OSError, ValueError) as error:
-        raise RunFailedError(f"checkpoint {path} is damaged ({error}); delete it to go on without it") from error
-    if metadata.get("format") != FORMAT:
-        raise RunFailedError(
-            f"checkpoint {path} has format {metadata.get('format')!r}, not {FORMAT!r}; use the version that wrote it"
-        )
-    text = metadata.get("state", "")
-    if metadata.get("sha256") != _checksum(text, arrays):
-        raise RunFailedError(f"checkpoint {path} is damaged (its checksum differs); delete it to go on without it")
+        raise _damaged(path, str(error)) from error
+    text, written = metadata.get("state", ""), metadata.get("format", "")
+    intact = metadata.get("sha256") == _checksum(text, arrays)
+    # The checksum is over this version's format: where it is right, only the name of the format is damaged.
+    if not intact and written != FORMAT and _FORMATS.fullmatch(written):
+        raise UsageError(f"checkpoint {path} has format {written!r}, not {FORMAT!r}; use the version that wrote it")
+    if not intact or written != FORMAT:
+        raise _damaged(path, "its checksum differs")
     return Checkpoint(path=path, step=step_of(path), arrays=arrays, state=json.loads(text))
+
+    Only damage is passed over: what is passed over is deleted when the run has gone on (`discard_after`).
 
 
 def latest(directory: Path, *, tell: Callable[[str], None]) -> Checkpoint | None:
     """The newest good checkpoint; damaged ones are named through `tell`. `None` if the run never saved any.
 
     Raises:
-        RunFailedError: there are checkpoints and all are damaged; training must not start from zero silently.
+        RunFailedError: all that are there are damaged (training must not start from zero silently), or one may not be
+            read.
+        UsageError: one is of another version of trainbox.
     """
     found = paths(directory)
     for path in found:
         try:
             return read(path)
-        except RunFailedError as error:
+        except DamagedError as error:
             tell(f"{error}; trying the one before it")
     if found:
         raise RunFailedError(
@@ -159,4 +176,8 @@ def discard_after(directory: Path, step: int) -> None:
 
 
 def _checksum(text: str, arrays: Iterable[np.ndarray]) -> str:
-    return hashlib.sha256(f"{text}{digest(arrays)}".encode()).hexdigest()
+    return hashlib.sha256(f"{FORMAT}{text}{digest(arrays)}".encode()).hexdigest()
+
+
+def _damaged(path: Path, why: str) -> DamagedError:
+    return DamagedError(f"checkpoint {path} is damaged ({why}); delete it to go on without it")

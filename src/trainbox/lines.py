@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -37,15 +37,24 @@ def read(path: Path) -> Iterator[tuple[bytes, dict[str, Any]]]:
             raise RunFailedError(f"{path} is damaged at line {number} ({text[:40]!r}): mend or delete this line")
 
 
-def open_after(path: Path, step: int) -> int:
-    """A descriptor to append to, after removing the lines of later steps and a torn last one.
+def until(path: Path, step: int, *, unless: Callable[[dict[str, Any]], bool] = lambda line: False) -> bytes:
+    """The lines up to `step`, as stored, but for those of which `unless` holds.
 
-    Later lines are those that a killed process wrote and the resumed one will write again.
+    Raises:
+        RunFailedError: as `read`.
+    """
+    return b"".join(text + b"\n" for text, line in read(path) if line["step"] <= step and not unless(line))
+
+
+def open_after(path: Path, step: int, *, unless: Callable[[dict[str, Any]], bool] = lambda line: False) -> int:
+    """A descriptor to append to, after removing all but what `until` gives; so a torn last line goes too.
+
+    Removed are lines that a killed process wrote and the resumed one will write again.
 
     Raises:
         RunFailedError: the file is damaged, or cannot be written.
     """
-    kept = b"".join(text + b"\n" for text, line in read(path) if line["step"] <= step)
+    kept = until(path, step, unless=unless)
     try:
         if path.exists() and path.read_bytes() != kept:
             atomic_write(path, kept)

@@ -14,7 +14,7 @@ import os
 import re
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -29,15 +29,17 @@ _PARTS = ("train/", "validation/", "test/")
 class MetricWriter:
     """Appends to the metrics of a run folder, from `step` (the last step that the run has kept) on.
 
-    Removed first: later lines, which a killed process wrote and the resumed one will write again, and a torn last line.
+    Removed first: later lines, which a killed process wrote and the resumed one will write again, a torn last line, and
+    the line of an epoch after the first `epochs_done`, though it be of this step: a checkpoint can lie between the last
+    step of an epoch and its line.
 
     Raises:
         RunFailedError: the file is damaged, or cannot be written.
     """
 
-    def __init__(self, run_dir: Path, *, step: int, tensorboard: bool) -> None:
+    def __init__(self, run_dir: Path, *, step: int, epochs_done: int, tensorboard: bool) -> None:
         self._path = run_dir / FILE
-        self._file = lines.open_after(self._path, step)
+        self._file = lines.open_after(self._path, step, unless=closing_after(epochs_done))
         self._events: _EventFile | None = None
         try:
             if tensorboard:
@@ -79,6 +81,11 @@ def read(run_dir: Path) -> list[dict[str, Any]]:
         RunFailedError: a line before the last one is damaged, or the file cannot be read.
     """
     return [line for _, line in lines.read(run_dir / FILE)]
+
+
+def closing_after(epochs_done: int) -> Callable[[Mapping[str, Any]], bool]:
+    """Whether a line is that of an epoch which is not among the first `epochs_done`."""
+    return lambda line: "train/loss" in line and line["epoch"] > epochs_done
 
 
 def digest(run_dir: Path) -> str:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from trainbox import checkpoint
+from trainbox.checkpoint import DamagedError
 from trainbox.errors import RunFailedError, UsageError
 from trainbox.run_folder import atomic_write
 
@@ -54,7 +55,7 @@ def test_no_flipped_bit_goes_unseen(folder):
         path.write_bytes(whole[:position] + bytes([whole[position] ^ 1]) + whole[position + 1 :])
         try:
             found = checkpoint.read(path)
-        except RunFailedError:
+        except DamagedError:
             continue
         # Bytes that mean nothing to the format may differ; what is read must be what was saved.
         assert found.state == STATE
@@ -73,13 +74,28 @@ def test_training_never_starts_from_zero_silently(folder):
     assert checkpoint.latest(folder / "none", tell=pytest.fail) is None
 
 
-def test_another_format_is_told(folder, monkeypatch):
-    """A checkpoint of another version says so."""
-    monkeypatch.setattr(checkpoint, "FORMAT", "trainbox-2")
+def test_a_checkpoint_of_another_version_is_not_damaged(folder, monkeypatch):
+    """It is told with exit code 2 and not passed over, so that no version deletes what another one can use."""
+    monkeypatch.setattr(checkpoint, "FORMAT", "trainbox-9")
+    with pytest.raises(UsageError) as refusal:
+        checkpoint.latest(folder, tell=pytest.fail)
+    assert str(refusal.value) == (
+        f"checkpoint {newest(folder)} has format 'trainbox-2', not 'trainbox-9'; use the version that wrote it"
+    )
+
+
+def test_a_checkpoint_that_may_not_be_read_is_not_damaged(folder, monkeypatch):
+    """The run ends with the reason instead of going on from an older one and deleting this one."""
+
+    def refuse(path, mode):
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(type(folder), "open", refuse)
     with pytest.raises(RunFailedError) as failure:
-        checkpoint.read(newest(folder))
+        checkpoint.latest(folder, tell=pytest.fail)
+    assert not isinstance(failure.value, DamagedError)
     assert str(failure.value) == (
-        f"checkpoint {newest(folder)} has format 'trainbox-1', not 'trainbox-2'; use the version that wrote it"
+        f"cannot read checkpoint {newest(folder)} (Permission denied): make it readable, then say the command again"
     )
 
 
@@ -88,6 +104,25 @@ def test_strange_files_are_left_alone(folder):
     (folder / ".step-0000000030.safetensors.12.trainbox-tmp").write_bytes(b"")
     (folder / "step-x.safetensors").write_bytes(b"")
     assert [checkpoint.step_of(path) for path in checkpoint.paths(folder)] == [20, 10]
+
+
+def test_two_halves_of_a_renaming_are_one_checkpoint(folder):
+    """Where a file system shows both names after a crash, the whole file counts and the temporary one does not."""
+    half = folder / ".step-0000000020.safetensors.12.trainbox-tmp"
+    half.write_bytes(newest(folder).read_bytes()[:100])
+    assert checkpoint.latest(folder, tell=pytest.fail).path == newest(folder)
+    newest(folder).unlink()
+    assert checkpoint.latest(folder, tell=pytest.fail).step == 10
+
+
+def test_a_snapshot_is_not_changed_by_later_steps():
+    """A copy, not a view of the memory that an assignment writes to."""
+    variables = [keras.Variable(np.zeros((64, 64), np.float32)), keras.Variable(np.float32(0))]
+    taken = checkpoint.snapshot(variables)
+    for variable in variables:
+        variable.value.assign_add(np.ones(variable.shape, np.float32))
+    assert not any(array.any() for array in taken)
+    assert all(array.flags.owndata for array in taken)
 
 
 def test_the_best_one_is_kept(folder):

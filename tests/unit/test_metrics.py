@@ -6,6 +6,7 @@ import math
 import resource
 import struct
 from contextlib import contextmanager
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,14 +15,14 @@ from hypothesis import strategies as st
 from tensorboard.backend.event_processing.plugin_event_accumulator import EventAccumulator
 from tensorboard.util.tensor_util import make_ndarray
 
-from trainbox import metrics
+from trainbox import lines, metrics
 from trainbox.errors import RunFailedError
 from trainbox.metrics import MetricWriter
 
 
 def written(folder, steps, *, after=0, tensorboard=False, scalars=None):
     """Metrics of these steps, written by a process that starts after step `after`."""
-    writer = MetricWriter(folder, step=after, tensorboard=tensorboard)
+    writer = MetricWriter(folder, step=after, epochs_done=9, tensorboard=tensorboard)
     for step in steps:
         writer.write(step=step, epoch=1, seconds=step / 8, scalars=scalars or {"train/loss": 1 / step})
     writer.close()
@@ -53,7 +54,7 @@ def test_a_line_is_one_flat_object_in_the_order_of_the_design(tmp_path):
 
 def test_a_line_is_on_the_disk_when_write_returns(tmp_path):
     """A process that is killed right after a step has lost none of its lines."""
-    writer = MetricWriter(tmp_path, step=0, tensorboard=False)
+    writer = MetricWriter(tmp_path, step=0, epochs_done=9, tensorboard=False)
     writer.write(step=1, epoch=1, seconds=0.1, scalars={"train/loss": 2.0})
     assert steps(tmp_path) == [1]
     writer.close()
@@ -103,13 +104,36 @@ def test_a_last_line_that_lacks_only_its_end_is_kept(tmp_path):
     assert steps(tmp_path) == [1, 2, 3]
 
 
+def test_the_line_of_an_epoch_that_is_closed_again_is_there_once(tmp_path):
+    """A run can be saved between an epoch's last step and its line; lines of steps and of epochs before stay."""
+    written(tmp_path, [4], scalars={"train/loss": 2.0})
+    written(tmp_path, [7], after=4, scalars={"interval/loss": 3.0})
+    for step in (7, 8):
+        writer = MetricWriter(tmp_path, step=step, epochs_done=1, tensorboard=False)
+        writer.write(step=8, epoch=2, seconds=1.0, scalars={"train/loss": 1.0})
+        writer.close()
+    assert steps(tmp_path) == [4, 7, 8]
+
+
+def test_lines_that_cannot_be_synced_are_told(tmp_path):
+    """Before there is a checkpoint that they belong to; where there is no file there is nothing to sync."""
+    lines.sync(tmp_path / "none")
+    (tmp_path / "folder").mkdir()
+    for path, reason in ((Path("/dev/null"), "Invalid argument"), (tmp_path / "folder", "Is a directory")):
+        with pytest.raises(RunFailedError) as caught:
+            lines.sync(path)
+        assert str(caught.value) == (
+            f"cannot write {path} ({reason}): make room or make it writable, then say the same command again to go on"
+        )
+
+
 def test_damage_before_the_last_line_is_told_and_nothing_is_removed(tmp_path):
     """trainbox never tears a line in the middle; whoever did should know."""
     path = written(tmp_path, [1, 2])
     path.write_bytes(b"oops\n" + path.read_bytes())
     before = path.read_bytes()
     with pytest.raises(RunFailedError) as caught:
-        MetricWriter(tmp_path, step=2, tensorboard=False)
+        MetricWriter(tmp_path, step=2, epochs_done=9, tensorboard=False)
     assert str(caught.value) == f"{path} is damaged at line 1 (b'oops'): mend or delete this line"
     assert path.read_bytes() == before
 
@@ -118,7 +142,7 @@ def test_a_full_disk_is_one_line_and_leaves_whole_lines(tmp_path):
     """The run can go on from what was written before, once there is room."""
     path = written(tmp_path, [1, 2])
     whole = path.read_bytes()
-    writer = MetricWriter(tmp_path, step=2, tensorboard=False)
+    writer = MetricWriter(tmp_path, step=2, epochs_done=9, tensorboard=False)
     with room_for(len(whole) + 20), pytest.raises(RunFailedError) as caught:
         writer.write(step=3, epoch=1, seconds=0.1, scalars={"train/loss": 2.0})
     writer.close()
@@ -130,7 +154,7 @@ def test_a_full_disk_is_one_line_and_leaves_whole_lines(tmp_path):
 
 def test_a_disk_too_full_for_the_events_is_told_too(tmp_path):
     """TensorBoard's file fails as the lines do, at once and by its name."""
-    writer = MetricWriter(tmp_path, step=0, tensorboard=True)
+    writer = MetricWriter(tmp_path, step=0, epochs_done=9, tensorboard=True)
     with (
         room_for(300),
         pytest.raises(RunFailedError, match=r"cannot write .*/tensorboard/events.* \(File too large\): make"),
@@ -143,7 +167,7 @@ def test_a_disk_too_full_for_the_events_is_told_too(tmp_path):
 def test_metrics_that_cannot_be_opened_or_read(tmp_path):
     """A folder in the place of the file, or no folder for it, is told in one line."""
     with pytest.raises(RunFailedError, match=r"cannot write .*/gone/metrics.jsonl \(No such file or directory\): make"):
-        MetricWriter(tmp_path / "gone", step=0, tensorboard=False)
+        MetricWriter(tmp_path / "gone", step=0, epochs_done=9, tensorboard=False)
     (tmp_path / "metrics.jsonl").mkdir()
     with pytest.raises(RunFailedError, match=r"cannot read .*/metrics.jsonl: Is a directory"):
         metrics.read(tmp_path)
@@ -161,7 +185,7 @@ def test_the_digest_is_over_losses_and_metrics_and_not_over_times(tmp_path):
             "test/accuracy": None,
             "gpu/0/utilization": speed,
         }
-        writer = MetricWriter(folder, step=0, tensorboard=False)
+        writer = MetricWriter(folder, step=0, epochs_done=9, tensorboard=False)
         writer.write(step=1, epoch=1, seconds=speed, scalars=scalars)
         writer.close()
     covered = b'{"epoch": 1, "step": 1, "test/accuracy": null, "train/loss": 0.1}\n'

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trainbox import manifest, settings
+from trainbox import plan as plans
 from trainbox.config import RunConfig, momentary, options
 from trainbox.errors import UsageError
 from trainbox.plan import Plan
@@ -24,6 +27,8 @@ FREE = (
     "early_stopping",
     "callbacks",
     "checkpoint_epochs",
+    "checkpoint_steps",
+    "checkpoint_minutes",
     "keep",
     "log_steps",
     "tensorboard",
@@ -33,16 +38,26 @@ PLANNED = ("batch_size", "batch_size_per_replica", "shards")
 
 
 def completed(run_dir: Path, config: RunConfig) -> str | None:
-    """What to say of a run that has nothing left to do, or None."""
+    """What to say of a run that has nothing left to do, or None.
+
+    Raises:
+        UsageError: it is complete with another batch or other shards than `config` has.
+        RunFailedError: its manifest is damaged.
+    """
     if not (run_dir / manifest.FILE).exists():
         return None
-    result = manifest.read(run_dir).get("result")
-    if not result:
+    record = manifest.read(run_dir)
+    result, plan = record.get("result"), record.get("plan")
+    if not result or (result["epochs_done"] < config.epochs and not result.get("stopped_early")):
         return None
+    if plan:
+        # On the devices that it had: what was said for each of them comes to the same.
+        now = plans.make(config, replicas=plan["replicas"], examples=plan["examples"], shards=plan["shards"])
+        check_plan(run_dir, now, plan)
     done = result["epochs_done"]
     if result.get("stopped_early"):
         return f"already complete: stopped early after {done} epochs"
-    return f"already complete ({done}/{config.epochs})" if done >= config.epochs else None
+    return f"already complete ({done}/{config.epochs})"
 
 
 def check_words(run_dir: Path, now: Settings) -> None:
@@ -54,13 +69,32 @@ def check_words(run_dir: Path, now: Settings) -> None:
     if not (run_dir / settings.CONFIG_FILE).exists() or not any((run_dir / CHECKPOINTS).glob("*")):
         return
     before = settings.load(run_dir).config
-    compared = [name for name in options() if name not in FREE and name not in PLANNED]
     different = [
         f"--{name.replace('_', '-')} was {getattr(before, name)} and is {getattr(now.config, name)}"
-        for name in compared
+        for name in _deciding()
         if getattr(before, name) != getattr(now.config, name)
     ]
     _refuse(run_dir, different)
+
+
+def digest(config: RunConfig) -> str:
+    """SHA-256 over the options that decide a result by themselves, those aside that have their default.
+
+    So it stays what it is when a later version has more options.
+    """
+    told = {name: getattr(config, name) for name in _deciding() if getattr(config, name) != getattr(RunConfig(), name)}
+    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
+
+
+def check_digest(run_dir: Path, config: RunConfig, *, before: str) -> None:
+    """Refuse options other than those of the checkpoint (their digest `before`), whatever became of `config.json`.
+
+    Raises:
+        UsageError: an option differs that `check_words` could not see.
+    """
+    now = digest(config)
+    if before != now:
+        _refuse(run_dir, [f"the digest of its options was {before[:12]} and is {now[:12]}"])
 
 
 def check_plan(run_dir: Path, plan: Plan, saved: Mapping[str, Any]) -> None:
@@ -106,6 +140,10 @@ def check_code(run_dir: Path, config: RunConfig, *, before: str | None, now: str
     """
     if before != now:
         _refuse(run_dir, [f"the file of --model {config.model} has changed"])
+
+
+def _deciding() -> list[str]:
+    return [name for name in options() if name not in FREE and name not in PLANNED]
 
 
 def _refuse(run_dir: Path, different: list[str]) -> None:

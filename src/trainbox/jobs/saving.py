@@ -38,10 +38,11 @@ class Saver:
         """Where `saved` was, its variables assigned; the beginning for None.
 
         Raises:
-            UsageError: it is of another model, or of another version of the user's model file.
+            UsageError: it is of another model, other options, or of another version of the user's model file.
         """
         if saved is None:
             return Progress(scale_state=scaling.initial_state(self._config.precision))
+        resume.check_digest(self._run_dir, self._config, before=saved.state["config"])
         resume.check_code(self._run_dir, self._config, before=saved.state["code"], now=self._code)
         checkpoint.restore(saved, self._held)
         progress = Progress.from_dict(saved.state["progress"])
@@ -64,7 +65,12 @@ class Saver:
                     f"{variable.path} is not finite at step {progress.step}; the last good checkpoint is kept; lower "
                     "--learning-rate, clip with --global-clip-norm, or look at the data"
                 )
-        state = {"progress": progress.as_dict(), "plan": dataclasses.asdict(self._plan), "code": self._code}
+        state = {
+            "progress": progress.as_dict(),
+            "plan": dataclasses.asdict(self._plan),
+            "config": resume.digest(self._config),
+            "code": self._code,
+        }
         self._background.start(partial(self._write, arrays, state))
 
     def check(self) -> None:

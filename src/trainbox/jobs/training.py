@@ -78,7 +78,9 @@ def _run(words: Settings, run_dir: Path, *, command: list[str], display: Display
     # Not before the run is known to go on from what is there: a refused command leaves it as it was.
     run_folder.atomic_write(run_dir / settings.CONFIG_FILE, settings.dump(words))
     manifest.write(run_dir, described)
-    writer = metrics.MetricWriter(run_dir, step=progress.step, tensorboard=config.tensorboard)
+    writer = metrics.MetricWriter(
+        run_dir, step=progress.step, epochs_done=progress.epochs_done, tensorboard=config.tensorboard
+    )
 
     def check() -> None:
         saver.check()
