@@ -23,17 +23,18 @@ from safetensors.numpy import save as to_bytes
 
 from trainbox.errors import RunFailedError, UsageError
 
-FORMAT = "trainbox-1"
+FORMAT = "trainbox-2"
+_FORMATS = re.compile(r"trainbox-\d+")
 _NAME = re.compile(r"step-(\d+)\.safetensors")
 
 Write = Callable[[Path, bytes], None]
 
 
-@dataclass(frozen=True, kw_only=True)
 class DamagedError(RunFailedError):
     """A checkpoint is not what was written: another one can be used in its place."""
 
 
+@dataclass(frozen=True, kw_only=True)
 class Checkpoint:
     """A verified checkpoint: `arrays` by variable in the order of `variables`, `state` as it was saved."""
 
@@ -91,16 +92,16 @@ def read(path: Path) -> Checkpoint:
     """Read and verify one checkpoint.
 
     Raises:
+        DamagedError: the file is not what was written.
+        UsageError: it is of another version of trainbox.
+        RunFailedError: it may not be read.
+    """
     try:
         path.open("rb").close()
     except OSError as error:
         raise RunFailedError(
             f"cannot read checkpoint {path} ({error.strerror}): make it readable, then say the command again"
         ) from error
-        DamagedError: the file is not what was written.
-        UsageError: it is of another version of trainbox.
-        RunFailedError: it may not be read.
-    """
     try:
         with safe_open(path, framework="np") as file:
             metadata = file.metadata() or {}
@@ -116,11 +117,11 @@ def read(path: Path) -> Checkpoint:
         raise _damaged(path, "its checksum differs")
     return Checkpoint(path=path, step=step_of(path), arrays=arrays, state=json.loads(text))
 
-    Only damage is passed over: what is passed over is deleted when the run has gone on (`discard_after`).
-
 
 def latest(directory: Path, *, tell: Callable[[str], None]) -> Checkpoint | None:
     """The newest good checkpoint; damaged ones are named through `tell`. `None` if the run never saved any.
+
+    Only damage is passed over: what is passed over is deleted when the run has gone on (`discard_after`).
 
     Raises:
         RunFailedError: all that are there are damaged (training must not start from zero silently), or one may not be
