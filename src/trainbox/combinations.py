@@ -55,11 +55,6 @@ NEEDS = (
         holds=lambda c: c.engine != "fit",
         remedy="cannot be followed by --engine fit; use --engine trainbox",
     ),
-)
-
-
-def check(config: RunConfig, sources: Mapping[str, str]) -> None:
-    """Raises UsageError for the first combination that cannot be followed, naming where its options come from."""
     Need(
         option="checkpoint_steps",
         holds=lambda c: c.engine != "fit" or not c.checkpoint_steps,
@@ -70,6 +65,11 @@ def check(config: RunConfig, sources: Mapping[str, str]) -> None:
         holds=lambda c: c.engine != "fit" or not c.checkpoint_minutes,
         remedy="cannot be kept by --engine fit, which saves after each epoch; use --engine trainbox",
     ),
+)
+
+
+def check(config: RunConfig, sources: Mapping[str, str]) -> None:
+    """Raises UsageError for the first combination that cannot be followed, naming where its options come from."""
     given = {name for name, source in sources.items() if source != "default"}
     for first, second in EXCLUSIVE:
         if first in given and second in given:

@@ -164,6 +164,12 @@ class RunConfig:
         None, "Name of the run's folder. Default: the Slurm job's id, else data set, model and time.", panel="Output"
     )
     checkpoint_epochs: int = option(1, "Epochs between two checkpoints.", panel="Output", minimum=1, maximum=LARGEST)
+    checkpoint_steps: int = option(
+        0, "Steps between two checkpoints, besides those of epochs; 0: off.", panel="Output", minimum=0, maximum=LARGEST
+    )
+    checkpoint_minutes: float = option(
+        0.0, "Minutes after which there is a checkpoint again, besides the others; 0: off.", panel="Output", minimum=0.0
+    )
     keep: int = option(3, "Checkpoints kept, the best one besides.", panel="Output", minimum=1, maximum=LARGEST)
     log_steps: int = option(
         100,
@@ -174,12 +180,6 @@ class RunConfig:
     )
     tensorboard: bool = option(True, "Write TensorBoard events too.", panel="Output")
     progress: str = option(
-    checkpoint_steps: int = option(
-        0, "Steps between two checkpoints, besides those of epochs; 0: off.", panel="Output", minimum=0, maximum=LARGEST
-    )
-    checkpoint_minutes: float = option(
-        0.0, "Minutes after which there is a checkpoint again, besides the others; 0: off.", panel="Output", minimum=0.0
-    )
         "auto",
         "auto: a live display on a terminal, else one line an epoch; live; plain.",
         panel="Output",
