@@ -51,6 +51,11 @@ NEEDS = (
         remedy="cannot be kept by --engine fit; use --engine trainbox",
     ),
     Need(
+        option="ema_momentum",
+        holds=lambda c: c.engine != "fit",
+        remedy="cannot be followed by --engine fit; use --engine trainbox",
+    ),
+    Need(
         option="shards",
         holds=lambda c: c.engine != "fit",
         remedy="cannot be followed by --engine fit; use --engine trainbox",

@@ -112,6 +112,16 @@ class RunConfig:
     global_clip_norm: float | None = option(
         None, "Clip all gradients together to this norm.", panel="Optimizer", minimum=0.0, open_minimum=True
     )
+    ema_momentum: float | None = option(
+        None,
+        "Keep a moving average of the weights with this momentum, such as 0.999; it is what is validated, tested and "
+        "exported.",
+        panel="Optimizer",
+        minimum=0.0,
+        maximum=1.0,
+        open_minimum=True,
+        open_maximum=True,
+    )
     schedule: str = option(
         "constant", "Learning-rate schedule.", panel="Optimizer", choices=("constant", "cosine", "step")
     )

@@ -31,7 +31,7 @@ class EvaluationStep:
 
     def _total(self, batch: Batch) -> Any:
         model = self._learner.model
-        weights, state = values(model.trainable_variables), values(model.non_trainable_variables)
+        weights, state = self._learner.evaluated_weights, values(model.non_trainable_variables)
 
         def compute(shard: Any) -> list[Any]:
             cut = on_host(batch, shard)

@@ -9,6 +9,8 @@ from typing import Any, NamedTuple, Protocol
 import keras
 import tensorflow as tf
 
+from trainbox import determinism
+from trainbox.averaging import WeightAverage
 from trainbox.errors import UsageError
 from trainbox.objective import Objective
 from trainbox.penalties import activity_penalties_masked, regularized
@@ -40,7 +42,8 @@ class Batch(NamedTuple):
 class Learner:
     """Model, optimizer and objective, built in the scope of `strategy`, and how a batch is dealt to them.
 
-    `gives_logits` tells whether the model's outputs are logits or probabilities.
+    `gives_logits` tells whether the model's outputs are logits or probabilities. Where there is an `average` of the
+    weights, evaluation computes with it.
     """
 
     strategy: tf.distribute.Strategy
@@ -49,6 +52,18 @@ class Learner:
     objective: Objective
     plan: Plan
     gives_logits: bool = True
+    average: WeightAverage | None = None
+
+    @property
+    def variables(self) -> list[keras.Variable]:
+        """All that training changes, in the model's own order (paths can repeat, positions cannot)."""
+        average = self.average.variables if self.average else ()
+        return [*self.model.variables, *self.optimizer.variables, *average]
+
+    @property
+    def evaluated_weights(self) -> Tensors:
+        """The values that evaluation computes with, in the order of the model's trainable variables."""
+        return values(self.average.variables if self.average else self.model.trainable_variables)
 
     @property
     def statistics(self) -> tuple[str, ...]:
@@ -98,6 +113,8 @@ def call_with(
 ) -> tuple[Any, Tensors, Tensors]:
     """Outputs, non-trainable state afterwards and losses of a call in which the variables have these values.
 
+    Raises UsageError if the model draws random numbers without a seed of its own: these would never change here.
+
     Keras's `stateless_call` goes around `__call__`, which a subclassed model needs: there its layers learn that this is
     training even if its own `call` does not take `training`, and inputs get the precision of the computation.
     """
@@ -106,6 +123,7 @@ def call_with(
     with keras.StatelessScope(state_mapping=mapping, collect_losses=True) as scope:
         outputs = model(inputs, training=training)
         losses = model.losses
+    determinism.refuse_hidden_seeds(scope, {id(variable) for variable, _ in mapping})
     return outputs, [scope.get_current_value(variable) for variable in model.non_trainable_variables], losses
 
 

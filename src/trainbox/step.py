@@ -13,6 +13,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from trainbox import determinism
 from trainbox.fingerprint import fingerprint
 from trainbox.learner import Batch, Learner, Rows, Tensors, call_with, on_host, same_on_all, seed_positions, values
 from trainbox.penalties import add_penalty, regularized, weight_penalty
@@ -114,8 +115,12 @@ class TrainStep:
     def _update(self, gradients: Tensors, moving: Tensors) -> None:
         """On one replica: take the optimizer's step and the new non-trainable state."""
         model = self._learner.model
-        self._learner.optimizer.apply(gradients, model.trainable_variables)
+        optimizer, average = self._learner.optimizer, self._learner.average
+        optimizer.apply(gradients, model.trainable_variables)
         variables = [model.non_trainable_variables[i].value for i in self._moving]
+        if average:
+            variables += [variable.value for variable in average.variables]
+            moving = moving + average.following(values(model.trainable_variables), optimizer.iterations.value)
         if variables:
             # An assignment in replica context would average over the replicas again.
             tf.distribute.get_replica_context().merge_call(_assign, args=(variables, moving))
@@ -139,7 +144,11 @@ class TrainStep:
             _, new_state, _ = call_with(model, weights, state, inputs, training=True)
             found.extend(i for i, (old, new) in enumerate(zip(state, new_state, strict=True)) if new is not old)
 
-        tf.function(probe, autograph=False).get_concrete_function(tf.TensorSpec([self._learner.plan.rows], tf.int32))
+        rows = tf.TensorSpec([self._learner.plan.rows], tf.int32)
+        traced = tf.function(probe, autograph=False).get_concrete_function(rows)
+        if self.traced:
+            determinism.refuse_layers(model)
+            determinism.refuse_random_operations(traced.graph)
         return [i for i in found if i not in self._seeds]
 
 

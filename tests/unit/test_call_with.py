@@ -5,7 +5,8 @@ import numpy as np
 import tensorflow as tf
 from keras import layers
 
-from trainbox.learner import call_with, values
+from trainbox import randomness
+from trainbox.learner import call_with, seed_positions, values
 
 IMAGES = np.ones((4, 8), np.float32)
 
@@ -73,3 +74,21 @@ def test_losses_of_layers_come_once_and_regularizers_last():
     state = values(model.non_trainable_variables)
     _, _, losses = call_with(model, values(model.trainable_variables), state, IMAGES, training=True)
     assert [float(loss) for loss in losses] == [0.25 * 8, 0.5 * 8]
+
+
+def test_equal_dropout_layers_draw_masks_of_their_own():
+    """Two steps of two shards of two layers that share a seed: eight masks, no two alike."""
+    inputs = keras.Input((64,))
+    model = keras.Model(inputs, [layers.Dropout(0.5, seed=7)(inputs), layers.Dropout(0.5, seed=7)(inputs)])
+    positions = seed_positions(model)
+    assert len(positions) == 2
+    seeds = randomness.shard_seeds(seed=1, first_step=0, steps=2, shards=2, variables=2)
+    masks = set()
+    for step in range(2):
+        for shard in range(2):
+            state = values(model.non_trainable_variables)
+            for number, position in enumerate(positions):
+                state[position] = tf.cast(seeds[step, shard, number], state[position].dtype)
+            outputs, _, _ = call_with(model, [], state, np.ones((1, 64), np.float32), training=True)
+            masks |= {mask.numpy().tobytes() for mask in outputs}
+    assert len(masks) == 8

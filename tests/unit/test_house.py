@@ -12,11 +12,13 @@ SOURCE = Path(__file__).parents[2] / "src" / "trainbox"
 HEAVY = {"tensorflow", "keras", "tensorflow_datasets"}
 # The rooms where models are built, fed and trained. All others answer before TensorFlow would be loaded.
 COMPUTING = {
+    "averaging",
     "blocks",
     "callbacks",
     "checkpoint",
     "data.digits",
     "data.pipeline",
+    "determinism",
     "evaluate",
     "export",
     "fingerprint",

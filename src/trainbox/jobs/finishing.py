@@ -42,16 +42,19 @@ def finish(
     # A run that was killed between this line and its result comes here again.
     if tested and "test/loss" not in (metrics.read(run_dir) or [{}])[-1]:
         writer.write(step=progress.step, epoch=progress.epochs_done, seconds=progress.seconds, scalars=tested)
+    result = _result(run_dir, learner, progress) | dict(tested)
+    if learner.average:
+        learner.average.give_to(learner.model)
     if notice := export.save_for_keras(learner.model, run_dir / "model.keras"):
         display.line(notice)
-    manifest.finish(run_dir, _result(run_dir, learner, progress) | dict(tested))
+    manifest.finish(run_dir, result)
     display.line(f"done: {run_dir}")
 
 
 def _result(run_dir: Path, learner: Learner, progress: Progress) -> dict[str, Any]:
     lines = metrics.read(run_dir)
     last_epoch: dict[str, Any] = next((line for line in reversed(lines) if "train/loss" in line), {})
-    arrays = checkpoint.snapshot(checkpoint.variables(learner.model, learner.optimizer))
+    arrays = checkpoint.snapshot(learner.variables)
     return {
         "epochs_done": progress.epochs_done,
         "stopped_early": progress.stopped_early,

@@ -94,6 +94,7 @@ def learner(config: RunConfig, strategy: tf.distribute.Strategy, info: DatasetIn
     import keras
 
     from trainbox import models, optimizers, runtime
+    from trainbox.averaging import WeightAverage
     from trainbox.learner import Learner
     from trainbox.objective import classification
 
@@ -103,11 +104,18 @@ def learner(config: RunConfig, strategy: tf.distribute.Strategy, info: DatasetIn
         model = models.build(config.model, input_shape=info.input_shape, num_classes=info.num_classes, seed=config.seed)
         optimizer = optimizers.build(config, steps_per_epoch=plan.steps_per_epoch, total_steps=plan.total_steps)
         optimizer.build(model.trainable_variables)
+        average = WeightAverage.of(model, momentum=config.ema_momentum) if config.ema_momentum else None
         logits = models.gives_logits(model, input_shape=info.input_shape)
     optimizer = _compile(config, model, optimizer, gives_logits=logits)
     objective = classification(from_logits=logits)
     return Learner(
-        strategy=strategy, model=model, optimizer=optimizer, objective=objective, plan=plan, gives_logits=logits
+        strategy=strategy,
+        model=model,
+        optimizer=optimizer,
+        objective=objective,
+        plan=plan,
+        gives_logits=logits,
+        average=average,
     )
 
 

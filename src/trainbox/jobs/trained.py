@@ -53,7 +53,9 @@ def open_trained(run_dir: Path, *, settings: Settings, checkpoint: str, display:
     shards = plan.shards if plan.shards % replicas == 0 else replicas
     plan = dataclasses.replace(plan, replicas=replicas, shards=shards)
     learner = setting_up.learner(config, strategy, info, plan)
-    checkpoints.restore(saved, checkpoints.variables(learner.model, learner.optimizer))
+    checkpoints.restore(saved, learner.variables)
+    if learner.average:
+        learner.average.give_to(learner.model)
     display.line(f"checkpoint: {saved.path.name} of {run_dir.name}")
     return Trained(learner=learner, info=info, step=saved.step)
 
