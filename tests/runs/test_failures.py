@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -184,3 +185,27 @@ def test_a_closed_pipe_does_not_end_the_run(place):
     assert (done.returncode, done.stdout) == (0, "run: pipe, in output/pipe\n")
     assert done.stderr == "trainbox: standard output cannot be written (Broken pipe); the run goes on\n"
     assert place.run("pipe").result["epochs_done"] == 1
+
+
+def test_an_infinite_gradient_on_one_replica_ends_the_run(place):
+    """In float32 exit 5, and nothing bad is saved: the gradient of a few rows is infinite, their losses are not."""
+    (place.folder / "planted.py").write_text(
+        "import keras, tensorflow as tf\n"
+        "@tf.custom_gradient\n"
+        "def plant(x):\n"
+        "    ink = tf.reduce_sum(x, [1, 2, 3], keepdims=True)\n"
+        "    return x, lambda upstream: tf.where(ink > 25.0, float('inf'), upstream)\n"
+        "class Plant(keras.layers.Layer):\n"
+        "    def call(self, x):\n"
+        "        return plant(x)\n"
+        "def make(input_shape, num_classes):\n"
+        "    layers = keras.layers\n"
+        "    ink = layers.Conv2D(1, 1, kernel_initializer='ones')\n"
+        "    last = [layers.Flatten(), layers.Dense(num_classes)]\n"
+        "    return keras.Sequential([keras.Input(input_shape), ink, Plant(), *last])\n"
+    )
+    words = ("--model", "planted.py:make", "--logical-devices", "2", "--batch-size", "16")
+    command = place.trainbox("train", "--run", "planted", *words)
+    assert command.ended == 5
+    assert re.match(r"the loss is nan at step \d+ \(epoch 1\); nothing is saved yet; lower ", command.complaint)
+    assert not place.run("planted").checkpoints
