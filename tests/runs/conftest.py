@@ -124,7 +124,9 @@ class Place:
         for path in outlets:
             path.touch()
         clean = {name: value for name, value in os.environ.items() if not name.startswith(FOREIGN)}
-        environ = {**clean, "TRAINBOX_DATA_DIR": str(self.data_dir), "TRAINBOX_DEVICE": "cpu", **environ}
+        # Of one revision, even if the tests' own checkout gets a commit meanwhile.
+        own = {"DATA_DIR": str(self.data_dir), "DEVICE": "cpu", "REVISION": "tested"}
+        environ = {**clean, **{f"TRAINBOX_{name}": value for name, value in own.items()}, **environ}
         begin = self._program if fresh else self._fork
         self.started.append(Command(process=begin([*prefix, *PROGRAM, *words], environ, outlets), log=log))
         return self.started[-1]

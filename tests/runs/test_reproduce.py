@@ -208,11 +208,9 @@ def test_a_run_does_not_go_on_with_another_version_of_its_data(place, made, tmp_
     """Exit 2, naming both, even though it has as many rows."""
     environ = swapped(place, tmp_path, version="1.0.1")
     command = place.trainbox("train", "--run", "made", *WORDS, *DROPS, "1", "--epochs", "3", **environ)
-    assert (command.ended, command.complaint) == (
-        2,
-        "output/made holds a run that cannot go on like this: the data set was digits/1.0.0 and is digits/1.0.1; say "
-        "it as it was, or name another --run",
-    )
+    assert command.ended == 2
+    line = "output/made holds a run that cannot go on like this: the data set was digits/1.0.0 and is digits/1.0.1; say"
+    assert command.complaint.startswith(line)
 
 
 def test_two_runs_that_part_are_told_the_step(place, made):
@@ -243,10 +241,11 @@ def test_a_killed_run_has_the_trace_of_the_straight_one(place, made):
     killed.send(signal.SIGKILL)
     killed.wait()
     trace = run.path / "trace.jsonl"
+    step = len(trace.read_text().splitlines())
     trace.write_bytes(trace.read_bytes() + b'{"step": 31, "lo')
-    if "result" not in json.loads((run.path / "manifest.json").read_text()):
-        compared = place.trainbox("compare", "made", "killed")
-        assert (compared.ended, last(compared)[:25]) == (0, "same bits up to step 15, "[:25])
+    compared = place.trainbox("compare", "made", "killed")
+    told = f"same bits up to step {step}, as far as both went: output/killed not finished"
+    assert (compared.ended, last(compared)) == (0, told)
     assert place.trainbox(*words, *on(2)).ended == 0
     assert trace.read_bytes() == (made.path / "trace.jsonl").read_bytes()
     assert run.same == made.same
