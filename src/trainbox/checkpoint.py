@@ -36,17 +36,12 @@ class DamagedError(RunFailedError):
 
 @dataclass(frozen=True, kw_only=True)
 class Checkpoint:
-    """A verified checkpoint: `arrays` by variable in the order of `variables`, `state` as it was saved."""
+    """A verified checkpoint: `arrays` in the order in which they were saved, `state` as it was saved."""
 
     path: Path
     step: int
     arrays: tuple[np.ndarray, ...]
     state: dict[str, Any]
-
-
-def variables(model: keras.Model, optimizer: keras.optimizers.Optimizer) -> list[keras.Variable]:
-    """All variables of model and optimizer, in the model's own order (paths can repeat, positions cannot)."""
-    return [*model.variables, *optimizer.variables]
 
 
 def snapshot(held: Iterable[keras.Variable]) -> list[np.ndarray]:
@@ -142,7 +137,7 @@ def latest(directory: Path, *, tell: Callable[[str], None]) -> Checkpoint | None
 
 
 def restore(checkpoint: Checkpoint, held: Sequence[keras.Variable]) -> None:
-    """Assign a checkpoint's arrays to `held`, the result of `variables` for the same model and optimizer.
+    """Assign a checkpoint's arrays to `held`, the variables of the same model and optimizer in the same order.
 
     Raises:
         UsageError: the model or optimizer has other variables than the one that was saved.

@@ -114,7 +114,7 @@ class Loop:
     def _train_epoch(self, epoch: int) -> None:
         """The steps of `epoch` that are not done yet."""
         progress, plan = self.progress, self.plan
-        position = progress.step - epoch * plan.steps_per_epoch
+        position = progress.position(epoch, plan.steps_per_epoch)
         if position == 0:
             progress.epoch_sums = [0.0] * len(self.statistics)
             self._meter = Meter()
@@ -133,7 +133,9 @@ class Loop:
             logs = means(self.statistics, np.array(progress.epoch_sums))
             self.callbacks.block_ends(position - 1, logs)
             self.display.update(
-                epoch=epoch, step=progress.step, scalars={**_train(logs), "train/examples_per_second": progress.rate}
+                epoch=epoch,
+                step=progress.shown(plan.steps_per_epoch),
+                scalars={**_train(logs), "train/examples_per_second": progress.rate},
             )
             # At the end of the epoch it is saved when the epoch is closed.
             if position < plan.steps_per_epoch and self.cadence.due(progress.step):
@@ -149,7 +151,7 @@ class Loop:
         self._meter.note(examples=self.plan.examples, seconds=seconds, compiling=False)
         progress.rate = self._meter.rate
         progress.seconds += seconds
-        progress.step = (epoch + 1) * self.plan.steps_per_epoch
+        progress.step += self.plan.steps_per_epoch
         progress.epoch_sums = [logs[name] * rows for name in self.statistics[:-1]] + [rows]
         progress.interval_sums = list(progress.epoch_sums)
 
@@ -192,7 +194,7 @@ class Loop:
         if math.isfinite(row[0]):
             progress.epoch_sums = [total + value for total, value in zip(progress.epoch_sums, row, strict=True)]
             progress.interval_sums = [total + value for total, value in zip(progress.interval_sums, row, strict=True)]
-        in_epoch = progress.step - epoch * self.plan.steps_per_epoch
+        in_epoch = progress.position(epoch, self.plan.steps_per_epoch)
         if self.log_steps and progress.step % self.log_steps == 0 and in_epoch < self.plan.steps_per_epoch:
             self._write(epoch, self._interval())
 

@@ -19,6 +19,7 @@ from trainbox.config import RunConfig
 from trainbox.errors import RunFailedError, TrainboxError, UsageError
 
 LOCK_FILE = ".lock"
+LOG_FILE = "train.log"
 TEMPORARY = ".trainbox-tmp"
 # A file name has at most 255 bytes, and trainbox's temporary names are longer than the names they stand for.
 LONGEST_NAME = 200
@@ -36,7 +37,7 @@ def name(config: RunConfig, environ: Mapping[str, str], now: datetime) -> str:
         UsageError: `--run` cannot be the name of a folder inside the output folder.
     """
     if config.run is not None:
-        return _checked(config.run)
+        return checked(config.run, option="--run")
     job, array, task = (environ.get(f"SLURM_{key}", "").strip() for key in ("JOB_ID", "ARRAY_JOB_ID", "ARRAY_TASK_ID"))
     if array and task:
         return _sanitized(f"slurm-{array}_{task}")
@@ -46,13 +47,20 @@ def name(config: RunConfig, environ: Mapping[str, str], now: datetime) -> str:
     return _sanitized(f"{config.dataset}-{model}-{now:%Y%m%d-%H%M%S}")
 
 
-def _checked(run: str) -> str:
-    if "/" in run or run in (".", ".."):
-        raise UsageError(f"--run is {values.shown(run)}; give a name, and the folder for it with --output-dir")
+def checked(run: str, *, option: str) -> str:
+    """The name that `option` gives to a run.
+
+    Raises:
+        UsageError: it cannot be the name of a folder inside the output folder.
+    """
+    if "/" in run or run in ("", ".", ".."):
+        raise UsageError(f"{option} is {values.shown(run)}; give a name, and the folder for it with --output-dir")
     if run.startswith(("-", ".")) or not run.isprintable() or run != run.strip():
-        raise UsageError(f"--run is {values.shown(run)}; a name begins with a letter or digit and has no line breaks")
+        raise UsageError(
+            f"{option} is {values.shown(run)}; a name begins with a letter or digit and has no line breaks"
+        )
     if len(os.fsencode(run)) > LONGEST_NAME:
-        raise UsageError(f"--run has {len(os.fsencode(run))} bytes; give a name of at most {LONGEST_NAME}")
+        raise UsageError(f"{option} has {len(os.fsencode(run))} bytes; give a name of at most {LONGEST_NAME}")
     return run
 
 
@@ -84,9 +92,10 @@ def _runs(output_dir: Path, having: str) -> list[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class RunFolder:
-    """The folder of one run, which exists and can be written."""
+    """The folder of one run, which exists and can be written; `made` are the folders that were not there before."""
 
     path: Path
+    made: tuple[Path, ...] = ()
 
     @classmethod
     def create(cls, output_dir: Path, name: str) -> RunFolder:
@@ -96,6 +105,7 @@ class RunFolder:
             UsageError: it cannot be made or written.
         """
         path = output_dir / name
+        made = tuple(folder for folder in (path, *path.parents) if not folder.exists())
         try:
             path.mkdir(parents=True, exist_ok=True)
             # Asking the permission bits would not tell of a read-only mount, a full quota or a user mapped to nobody.
@@ -103,7 +113,7 @@ class RunFolder:
                 pass
         except OSError as error:
             raise _failure(path, error) from error
-        return cls(path=path)
+        return cls(path=path, made=made)
 
     def write(self, name: str, data: bytes) -> None:
         """Write the file `name` of this folder; see `atomic_write`."""
@@ -113,6 +123,8 @@ class RunFolder:
     def lock(self) -> Iterator[None]:
         """Keep every other job out of this folder, while the context lasts.
 
+        A folder that was made for a run and in which none has begun by then is removed.
+
         Raises:
             UsageError: another job is in it.
         """
@@ -121,9 +133,14 @@ class RunFolder:
         except OSError as error:
             raise _failure(self.path / LOCK_FILE, error) from error
         try:
-            if self._take(descriptor):
+            held = self._take(descriptor)
+            if held:
                 self._sweep()
-            yield
+            try:
+                yield
+            finally:
+                if held:
+                    self._unmake()
         finally:
             os.close(descriptor)
 
@@ -149,6 +166,16 @@ class RunFolder:
         for stale in self.path.rglob(f".*{TEMPORARY}"):
             with contextlib.suppress(OSError):
                 stale.unlink()
+
+    def _unmake(self) -> None:
+        """Remove the folders that were made, if nothing is in them but the lock and a log."""
+        with contextlib.suppress(OSError):
+            files = list(self.path.iterdir()) if self.made else []
+            if {file.name for file in files} <= {LOCK_FILE, LOG_FILE}:
+                for file in files:
+                    file.unlink()
+                for folder in self.made:
+                    folder.rmdir()
 
 
 def atomic_write(path: Path, data: bytes) -> None:

@@ -105,7 +105,8 @@ def test_other_words_are_refused_with_both_values(place, base, words, difference
     command = place.trainbox("train", "--run", "base", *words)
     assert (command.ended, command.complaint) == (
         2,
-        f"output/base holds a run that cannot go on like this: {difference}; say it as it was, or name another --run",
+        f"output/base holds a run that cannot go on like this: {difference}; say it as it was, go on "
+        "in a new run with --fork NAME, or begin another --run",
     )
     assert before == [path.read_bytes() for path in files]
 

@@ -149,6 +149,6 @@ def _deciding() -> list[str]:
 def _refuse(run_dir: Path, different: list[str]) -> None:
     if different:
         raise UsageError(
-            f"{run_dir} holds a run that cannot go on like this: {'; '.join(different)}; say it as it was, or name "
-            "another --run"
+            f"{run_dir} holds a run that cannot go on like this: {'; '.join(different)}; say it as it was, go "
+            "on in a new run with --fork NAME, or begin another --run"
         )

@@ -17,6 +17,7 @@ from trainbox.display import Display
 from trainbox.errors import DivergedError
 from trainbox.jobs import resume
 from trainbox.learner import Learner
+from trainbox.plan import Plan
 from trainbox.progress import Progress
 from trainbox.run_folder import atomic_write
 
@@ -24,15 +25,19 @@ from trainbox.run_folder import atomic_write
 class Saver:
     """Saves and restores one run: the variables of model and optimizer, its progress, its plan and its code.
 
+    `fork` tells the run, step and weights from which it began, if it did.
+
     A checkpoint holds the loop up for as long as it takes to copy the variables; a thread does the writing.
     """
 
     def __init__(self, run_dir: Path, config: RunConfig, learner: Learner) -> None:
         self._run_dir, self._config, self._plan = run_dir, config, learner.plan
-        self._held = checkpoint.variables(learner.model, learner.optimizer)
+        self._held = learner.variables
         source = models.source(config.model)
         self._code = source[1] if source else None
+        self._optimizer = learner.optimizer
         self._background = Background()
+        self.fork: dict[str, Any] | None = None
 
     def restore(self, saved: Checkpoint | None, display: Display) -> Progress:
         """Where `saved` was, its variables assigned; the beginning for None.
@@ -45,9 +50,30 @@ class Saver:
         resume.check_digest(self._run_dir, self._config, before=saved.state["config"])
         resume.check_code(self._run_dir, self._config, before=saved.state["code"], now=self._code)
         checkpoint.restore(saved, self._held)
+        self.fork = saved.state["fork"]
         progress = Progress.from_dict(saved.state["progress"])
         done, epochs = progress.epochs_done, self._plan.epochs
         display.line(f"going on from step {progress.step} ({done} of {epochs} epochs done)")
+        return progress
+
+    def take_over(self, saved: Checkpoint, *, run: str, before: RunConfig) -> Progress:
+        """Where `saved` was, a checkpoint of another `run` with the options `before`, to begin a new run from.
+
+        Raises:
+            UsageError: it is of another model.
+        """
+        checkpoint.restore(saved, self._held)
+        self.fork = {"run": run, "step": saved.step, "weights": checkpoint.digest(saved.arrays)}
+        progress = Progress.from_dict(saved.state["progress"])
+        progress.best = progress.best_saved = progress.best_step = None
+        progress.epochs_since_best, progress.stopped_early = 0, False
+        if before.learning_rate != self._config.learning_rate and self._config.schedule == "constant":
+            # A constant rate is a variable, which has just got the old value.
+            self._optimizer.learning_rate = self._config.learning_rate
+        if before.precision != self._config.precision:
+            progress.scale_state = scaling.initial_state(self._config.precision)
+        if Plan(**saved.state["plan"]).steps_per_epoch != self._plan.steps_per_epoch:
+            progress.first_step, progress.first_epoch = progress.step, progress.epochs_done
         return progress
 
     def save(self, progress: Progress) -> None:
@@ -70,6 +96,7 @@ class Saver:
             "plan": dataclasses.asdict(self._plan),
             "config": resume.digest(self._config),
             "code": self._code,
+            "fork": self.fork,
         }
         self._background.start(partial(self._write, arrays, state))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,8 +13,8 @@ from trainbox import display as displays
 from trainbox import manifest, metrics, models, plugin, run_folder, settings, trace
 from trainbox.config import RunConfig
 from trainbox.display import Display
-from trainbox.errors import RunFailedError
-from trainbox.jobs import resume, setting_up
+from trainbox.errors import RunFailedError, UsageError
+from trainbox.jobs import forking, resume, setting_up
 from trainbox.run_folder import RunFolder
 from trainbox.settings import Settings
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from trainbox.plan import Plan
 
 
-def train(words: Settings, *, command: list[str], display: Display) -> None:
-    """Train, or go on with, the run that `words` name, to its end.
+def train(words: Settings, *, command: list[str], display: Display, fork: str | None = None) -> None:
+    """Train, or go on with, the run that `words` name, to its end; or that of the name `fork`, which begins from it.
 
     Raises:
         TrainboxError: whatever keeps the run from its end; what was saved is kept.
@@ -34,6 +34,10 @@ def train(words: Settings, *, command: list[str], display: Display) -> None:
     models.check(config.model)
     if config.callbacks:
         plugin.parse(config.callbacks, option="--callbacks")
+    parent = None
+    if fork is not None:
+        words, parent = forking.settle(words, fork)
+        config = words.config
     folder = RunFolder.create(config.output_dir, run_folder.name(config, os.environ, datetime.now()))
     with folder.lock():
         display.line(f"run: {folder.path.name}, in {folder.path}")
@@ -43,11 +47,11 @@ def train(words: Settings, *, command: list[str], display: Display) -> None:
             display.line(finished)
             return
         with _logged(display, folder.path) as screen:
-            _run(words, folder.path, command=command, display=screen)
+            _run(words, folder.path, parent, command=command, display=screen)
 
 
-def _run(words: Settings, run_dir: Path, *, command: list[str], display: Display) -> None:
-    """One start of a run: from its words to its result."""
+def _run(words: Settings, run_dir: Path, parent: Path | None, *, command: list[str], display: Display) -> None:
+    """One start of a run, from its words to its result; where it has nothing to go on from, it begins from `parent`."""
     config = words.config
     selection = setting_up.devices(config, display)
     if config.engine == "fit":
@@ -66,35 +70,48 @@ def _run(words: Settings, run_dir: Path, *, command: list[str], display: Display
     saved = checkpoint.latest(run_dir / resume.CHECKPOINTS, tell=display.line)
     if saved:
         resume.check_data(run_dir, info)
+        parent = None
+    elif parent:
+        saved = forking.origin(parent, config, tell=display.line)
     rows, held_out = setting_up.training_splits(config, info)
-    plan = _plan(config, run_dir, saved, replicas=selection.replicas, examples=len(rows), display=display)
+    plan = _plan(config, run_dir, saved, parent, replicas=selection.replicas, examples=len(rows), display=display)
     learner = setting_up.learner(config, strategy, info, plan)
     _announce(config, learner, display)
     saver = saving.Saver(run_dir, config, learner)
-    progress = saver.restore(saved, display)
+    if saved and parent:
+        progress = forking.begin(parent, run_dir, saved, saver, config=config, display=display)
+    else:
+        progress = saver.restore(saved, display)
     described = manifest.describe(
         config=config, sources=words.sources, selection=selection, dataset=info, plan=plan, command=command
     )
     # Not before the run is known to go on from what is there: a refused command leaves it as it was.
     run_folder.atomic_write(run_dir / settings.CONFIG_FILE, settings.dump(words))
-    manifest.write(run_dir, described)
+    manifest.write(run_dir, described | ({"fork": saver.fork} if saver.fork else {}))
+    stop_or_fail = _either(saver.check, stop.check)
     writer = metrics.MetricWriter(
         run_dir, step=progress.step, epochs_done=progress.epochs_done, tensorboard=config.tensorboard
     )
-
-    def check() -> None:
-        saver.check()
-        stop.check()
-
     with contextlib.closing(writer), _traced(config, run_dir, progress.step) as traced, _failures_told(plan):
-        display.begin(epochs=plan.epochs, steps_per_epoch=plan.steps_per_epoch, step=progress.step)
+        shown = progress.shown(plan.steps_per_epoch)
+        display.begin(epochs=plan.epochs, steps_per_epoch=plan.steps_per_epoch, step=shown)
         loop = looping.build(
-            config, learner, progress, rows=rows, held_out=held_out,
-            save=saver.save, await_saved=saver.wait, check_stop=check, writer=writer, trace=traced, display=display,
+            config, learner, progress, rows=rows, held_out=held_out, save=saver.save, await_saved=saver.wait,
+            check_stop=stop_or_fail, writer=writer, trace=traced, display=display,
         )  # fmt: skip
         loop.run()
         tested = finishing.test(learner, info, between=loop.check_stop_at_end, display=display)
         finishing.finish(run_dir, learner, progress, writer, tested=tested, display=display)
+
+
+def _either(*checks: Callable[[], None]) -> Callable[[], None]:
+    """All of the checks in their order, of which the first that raises is told."""
+
+    def check() -> None:
+        for each in checks:
+            each()
+
+    return check
 
 
 @contextlib.contextmanager
@@ -111,23 +128,29 @@ def _traced(config: RunConfig, run_dir: Path, step: int) -> Iterator[trace.Trace
 def _logged(display: Display, run_dir: Path) -> Iterator[Display]:
     """`display`, and the same lines in the run's `train.log`."""
     try:
-        file = (run_dir / "train.log").open("a", encoding="utf-8")
+        file = (run_dir / run_folder.LOG_FILE).open("a", encoding="utf-8")
     except OSError as error:
-        raise RunFailedError(f"cannot write {run_dir / 'train.log'}: {error.strerror}") from error
+        raise RunFailedError(f"cannot write {run_dir / run_folder.LOG_FILE}: {error.strerror}") from error
     with file:
         yield displays.Tee(display, displays.open_display("plain", stream=file, environ={}))
 
 
 def _plan(
-    config: RunConfig, run_dir: Path, saved: Checkpoint | None, *, replicas: int, examples: int, display: Display
-) -> Plan:
-    """The plan of the run, which is that of its checkpoint if it has one. Raises UsageError if it cannot be."""
+    config: RunConfig, run_dir: Path, saved: Checkpoint | None, parent: Path | None, *,
+    replicas: int, examples: int, display: Display,
+) -> Plan:  # fmt: skip
+    """The plan of the run, which is that of its checkpoint if it has one. Raises UsageError if it cannot be.
+
+    With a `parent` the checkpoint is that of another run, and the plan need only be one that can begin from there.
+    """
     from trainbox import fit
     from trainbox import plan as plans
 
     before = saved.state["plan"] if saved else None
     plan = plans.make(config, replicas=replicas, examples=examples, shards=before["shards"] if before else None)
-    if before:
+    if saved and parent:
+        forking.check_plan(parent, config, plan, saved)
+    elif before:
         resume.check_plan(run_dir, plan, before)
     if config.engine == "fit":
         fit.refuse_rows(plan)
@@ -161,4 +184,9 @@ def _failures_told(plan: Plan) -> Iterator[None]:
             f"--batch-size, or more --shards ({plan.shards * 2} halve the rows computed at once)"
         ) from error
     except tf.errors.OpError as error:
+        if "eterminis" in error.message:
+            raise UsageError(
+                f"--reproducible does not go with an operation of the model ({plugin.one_line(error)}); build the "
+                "model without it, or leave --reproducible out"
+            ) from error
         raise RunFailedError(f"training failed in TensorFlow: {plugin.one_line(error)}") from error
