@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from trainbox import display as displays
 from trainbox import manifest, metrics, models, plugin, run_folder, settings, trace
@@ -20,8 +20,10 @@ from trainbox.settings import Settings
 
 if TYPE_CHECKING:
     from trainbox.checkpoint import Checkpoint
+    from trainbox.jobs.saving import Saver
     from trainbox.learner import Learner
     from trainbox.plan import Plan
+    from trainbox.progress import Progress
 
 
 def train(words: Settings, *, command: list[str], display: Display, fork: str | None = None) -> None:
@@ -78,16 +80,10 @@ def _run(words: Settings, run_dir: Path, parent: Path | None, *, command: list[s
     learner = setting_up.learner(config, strategy, info, plan)
     _announce(config, learner, display)
     saver = saving.Saver(run_dir, config, learner)
-    if saved and parent:
-        progress = forking.begin(parent, run_dir, saved, saver, config=config, display=display)
-    else:
-        progress = saver.restore(saved, display)
     described = manifest.describe(
         config=config, sources=words.sources, selection=selection, dataset=info, plan=plan, command=command
     )
-    # Not before the run is known to go on from what is there: a refused command leaves it as it was.
-    run_folder.atomic_write(run_dir / settings.CONFIG_FILE, settings.dump(words))
-    manifest.write(run_dir, described | ({"fork": saver.fork} if saver.fork else {}))
+    progress = _enter(words, run_dir, saved, parent, saver=saver, described=described, display=display)
     stop_or_fail = _either(saver.check, stop.check)
     writer = metrics.MetricWriter(
         run_dir, step=progress.step, epochs_done=progress.epochs_done, tensorboard=config.tensorboard
@@ -102,6 +98,21 @@ def _run(words: Settings, run_dir: Path, parent: Path | None, *, command: list[s
         loop.run()
         tested = finishing.test(learner, info, between=loop.check_stop_at_end, display=display)
         finishing.finish(run_dir, learner, progress, writer, tested=tested, display=display)
+
+
+def _enter(
+    words: Settings, run_dir: Path, saved: Checkpoint | None, parent: Path | None, *,
+    saver: Saver, described: dict[str, Any], display: Display,
+) -> Progress:  # fmt: skip
+    """Take up the run where it is, with its words and what it runs on in its folder."""
+    if saved and parent:
+        progress = forking.begin(parent, run_dir, saved, saver, config=words.config, display=display)
+    else:
+        progress = saver.restore(saved, display)
+    # Not before the run is known to go on from what is there: a refused command leaves it as it was.
+    run_folder.atomic_write(run_dir / settings.CONFIG_FILE, settings.dump(words))
+    manifest.write(run_dir, described | ({"fork": saver.fork} if saver.fork else {}))
+    return progress
 
 
 def _either(*checks: Callable[[], None]) -> Callable[[], None]:
