@@ -21,7 +21,7 @@ _SAID_ELSEWHERE = ("batch_size", "batch_size_per_replica", "shards", "dataset")
 _KEPT = ("run", "checkpoint_epochs", "checkpoint_steps", "checkpoint_minutes", "keep", "log_steps", "tensorboard")
 _CANNOT = re.compile(
     rf"config\.({'|'.join(WHERE + _SAID_ELSEWHERE + _KEPT)})"
-    r"|data\.(name|path)|files\..*|runtime|host\.(name|platform)|image\.name"
+    r"|data\.(name|path)|files\..*|runtime|host\.(name|platform)|image\.name|fork\.run"
     r"|environment\.(SLURM_.*|TFDS_.*|KERAS_HOME|TF_CPP_.*|CUDA_(VISIBLE_DEVICES|DEVICE_ORDER|CACHE_.*)"
     r"|NVIDIA_(VISIBLE_DEVICES|DRIVER_CAPABILITIES))"
 )

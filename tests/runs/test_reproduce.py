@@ -174,6 +174,19 @@ def test_a_manifest_without_a_section_is_damaged(place, edited):
     )
 
 
+def test_a_run_that_began_from_another_is_not_reproduced(place, edited):
+    """Its manifest does not hold the weights that it began with."""
+    manifest = json.loads((edited.path / "manifest.json").read_text())
+    fork = {"run": "first", "step": 15, "weights": "0" * 64}
+    (edited.path / "manifest.json").write_text(json.dumps(manifest | {"fork": fork}))
+    command = place.trainbox("reproduce", "edited")
+    assert (command.ended, command.complaint) == (
+        2,
+        "output/edited began from step 15 of first, whose weights no manifest holds, so it cannot be run again from "
+        "its manifest alone; reproduce a run that began from nothing",
+    )
+
+
 def swapped(place, tmp_path, *, version="1.0.0"):
     """A data folder with the digits whose first two training rows have changed places."""
     folder = tmp_path / "digits" / version

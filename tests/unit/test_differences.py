@@ -48,6 +48,7 @@ CAN = [
     ("packages.keras", None),
     ("environment.TF_ENABLE_ONEDNN_OPTS", "0"),
     ("environment.XLA_FLAGS", "--x"),
+    ("fork.weights", "44"),
 ]
 CANNOT = [
     ("runtime", "docker"),
@@ -62,6 +63,7 @@ CANNOT = [
     ("files.--model", "/work/net.py"),
     ("plan.replicas", 4),
     ("data.name", "digits:1.0.0"),
+    ("fork.run", "first"),
     ("data.path", "/scratch"),
     ("host.name", "n2"),
     ("host.cpus", 64),

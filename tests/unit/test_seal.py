@@ -78,6 +78,13 @@ def test_what_is_gone_is_told_by_its_section():
     ]
 
 
+def test_a_seal_that_was_changed_itself_is_told_by_the_value_it_was_of():
+    """Whichever of the two was touched, they do not belong together any more."""
+    manifest = sealed()
+    manifest["seal"]["plan"] = "0" * 8
+    assert seal.broken(manifest) == ["plan.shards"]
+
+
 def test_who_ran_it_and_when_is_not_sealed():
     """Nothing of it decides a bit."""
     manifest = sealed() | {"user": "lee", "command": [], "starts": [], "sources": {}}

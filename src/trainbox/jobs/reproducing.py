@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from trainbox import comparison, differences, manifest, seal, settings, verdict
+from trainbox import comparison, differences, manifest, provenance, seal, settings, verdict
 from trainbox.config import RunConfig, momentary
 from trainbox.differences import Pair
 from trainbox.display import Display
@@ -53,6 +53,16 @@ def _finished(run_dir: Path) -> dict[str, Any]:
     record = manifest.read(run_dir)
     if not record.get("result"):
         raise UsageError(f"{run_dir} is not finished: its {manifest.FILE} has no result; finish it, then reproduce it")
+    if isinstance(fork := record.get("fork"), dict):
+        raise UsageError(
+            f"{run_dir} began from step {fork.get('step')} of {fork.get('run')}, whose weights no manifest holds, so "
+            "it cannot be run again from its manifest alone; reproduce a run that began from nothing"
+        )
+    if fork := record.get("fork"):
+        raise UsageError(
+            f"{run_dir} began from {fork['run']} at step {fork['step']}, and is not to be had from its manifest alone; "
+            f"reproduce {fork['run']}, and fork it as this one was"
+        )
     for section in SECTIONS:
         if not isinstance(record.get(section), dict):
             raise RunFailedError(f"{run_dir / manifest.FILE} is damaged: it lacks {section}, which a run is made from")
@@ -128,8 +138,8 @@ def _remarks(record: Mapping[str, Any]) -> list[str]:
     said = []
     if not record["config"].get("reproducible"):
         said.append("the run was made without --reproducible: its bits are not promised")
-    used = manifest.software(os.environ)
-    other = differences.between({name: record.get(name, {}) for name in used}, used).can_alter
+    here = manifest.software(os.environ) | {"host": provenance.host(), "config": record["config"]}
+    other = differences.between({name: record.get(name, {}) for name in here}, here).can_alter
     if other:
         said.append(f"not as it was, so that the bits may differ: {verdict.named(other)}")
     before = [start.get("replaced", {}).get("config", {}) for start in record.get("starts", [])]
