@@ -145,3 +145,19 @@ def test_a_signal_between_training_and_its_test_tells_what_is_saved(place):
     assert "result" not in json.loads((place.run("ending").path / "manifest.json").read_text())
     assert place.trainbox(*words).ended == 0
     assert place.run("ending").result["test/accuracy"] > 0.5
+
+
+def test_early_stopping_and_the_best_checkpoint_are_those_of_the_straight_run(place):
+    """With the averaged weights validated: one device, and four that were stopped once, end at the same epoch."""
+    words = ("--model", "mlp", "--epochs", "60", "--validation-split", "0.2", "--early-stopping", "2", *REPRODUCIBLE)
+    words = (*words, "--learning-rate", "0.02", "--ema-momentum", "0.5")
+    straight = place.start("train", "--run", "early", *words, *on(1))
+    run = place.run("earlier")
+    stopped = place.start("train", "--run", "earlier", *words, *on(4)).until(beyond(run))
+    stopped.send(signal.SIGTERM)
+    assert stopped.wait() == 143
+    assert (place.trainbox("train", "--run", "earlier", *words, *on(4)).ended, straight.wait()) == (0, 0)
+    results = [without_times([one.result])[0] for one in (run, place.run("early"))]
+    assert results[0] == results[1]
+    assert run.result["stopped_early"]
+    assert run.result["best_step"] < run.result["step"]
