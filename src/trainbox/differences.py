@@ -9,19 +9,20 @@ from typing import Any
 
 from trainbox.seal import UNSEALED, leaves
 
-# Sections and values that say nothing of their own: who started the run, its result, and what follows from others.
+# Sections and values that say nothing of their own: who started the run, its result, and what stands elsewhere too
+# (what words on the batch and the data set come to is in `plan` and `data`).
 _LEFT_OUT = re.compile(
-    rf"({'|'.join(UNSEALED)}|result|seed|devices\.(notice|visible_devices|replicas)"
+    rf"({'|'.join(UNSEALED)}|result|seed|devices\.(notice|visible_devices|replicas)|data\.name"
+    r"|config\.(batch_size|batch_size_per_replica|shards|dataset)"
     r"|plan\.(rows|steps_per_epoch|total_steps|epochs))(\..*)?"
 )
 # Options that name devices and places. Which devices they come to stands in `plan` and `devices`.
 WHERE = ("device", "gpus", "devices", "logical_devices", "data_dir", "output_dir", "offline", "progress")
-# Options whose meaning stands in `plan` and `data`, and those that change what is kept and not what is computed.
-_SAID_ELSEWHERE = ("batch_size", "batch_size_per_replica", "shards", "dataset")
+# Options that change what is kept and not what is computed.
 _KEPT = ("run", "checkpoint_epochs", "checkpoint_steps", "checkpoint_minutes", "keep", "log_steps", "tensorboard")
 _CANNOT = re.compile(
-    rf"config\.({'|'.join(WHERE + _SAID_ELSEWHERE + _KEPT)})"
-    r"|data\.(name|path)|files\..*|runtime|host\.(name|platform)|image\.name|fork\.run"
+    rf"config\.({'|'.join(WHERE + _KEPT)})"
+    r"|data\.path|files\..*|runtime|host\.(name|platform)|image\.name|fork\.run"
     r"|environment\.(SLURM_.*|TFDS_.*|KERAS_HOME|TF_CPP_.*|CUDA_(VISIBLE_DEVICES|DEVICE_ORDER|CACHE_.*)"
     r"|NVIDIA_(VISIBLE_DEVICES|DRIVER_CAPABILITIES))"
 )
