@@ -4,6 +4,8 @@
 #   docker build -t trainbox:cpu --target cpu .             the CPU image
 #   docker build --build-arg BASE=IMAGE …                   from another Debian 13 (without a registry: .ci/base)
 #   docker build --secret id=ca,src=CA.pem …                behind a proxy that opens TLS; also pip, uv, apt (image/site.sh)
+#   docker build --build-arg SOURCE_DATE_EPOCH=SECONDS --provenance=false …    the same digest from the same files and
+#                                                           packages (.ci/image-twice); REVISION, VERSION and LOCK: labels
 #
 # Each step sees only the files that it is made from, so that a change elsewhere keeps its layer.
 # No `# syntax=` line: it would have to be fetched from a registry. The digest is what public projects pin for this tag
@@ -18,8 +20,6 @@ ENV PATH=/usr/local/bin:/opt/trainbox/bin:/usr/local/sbin:/usr/sbin:/usr/bin:/sb
     PYTHONSAFEPATH=1 \
     PYTHONDONTWRITEBYTECODE=1 \
     PYTHONUNBUFFERED=1
-# The user's entry is dated by it.
-ARG SOURCE_DATE_EPOCH
 RUN --mount=type=bind,source=image/site.sh,target=/build/image/site.sh \
     --mount=type=bind,source=image/bytecode,target=/build/image/bytecode \
     --mount=type=bind,source=image/clean,target=/build/image/clean \
@@ -43,6 +43,7 @@ RUN --mount=type=bind,source=image/site.sh,target=/build/image/site.sh \
     --mount=type=bind,source=image/bytecode,target=/build/image/bytecode \
     --mount=type=bind,source=image/clean,target=/build/image/clean \
     --mount=type=bind,source=image/wheels,target=/build/image/wheels \
+    --mount=type=bind,source=image/wheel_files.py,target=/build/image/wheel_files.py \
     --mount=type=bind,source=image/unneeded.txt,target=/build/image/unneeded.txt \
     --mount=type=bind,source=requirements/bootstrap.txt,target=/build/requirements/bootstrap.txt \
     --mount=type=bind,source=requirements/cpu.txt,target=/build/requirements/cpu.txt \
@@ -56,6 +57,7 @@ RUN --mount=type=bind,source=image/site.sh,target=/build/image/site.sh \
     --mount=type=bind,source=image/bytecode,target=/build/image/bytecode \
     --mount=type=bind,source=image/clean,target=/build/image/clean \
     --mount=type=bind,source=image/wheels,target=/build/image/wheels \
+    --mount=type=bind,source=image/wheel_files.py,target=/build/image/wheel_files.py \
     --mount=type=bind,source=image/unneeded.txt,target=/build/image/unneeded.txt \
     --mount=type=bind,source=requirements/bootstrap.txt,target=/build/requirements/bootstrap.txt \
     --mount=type=bind,source=requirements/gpu.txt,target=/build/requirements/gpu.txt \
@@ -71,11 +73,13 @@ RUN --mount=type=bind,target=/build --mount=type=bind,from=tools,source=/opt/too
     sh /build/image/package && sh /build/image/finish cpu
 ARG VERSION=unknown
 ARG LOCK=unknown
+ARG BASE
 LABEL org.opencontainers.image.title="trainbox" \
       org.opencontainers.image.description="Trains TensorFlow/Keras models with the same result wherever it runs (CPU)" \
       org.opencontainers.image.licenses="Apache-2.0" \
       org.opencontainers.image.revision="${REVISION}" \
       org.opencontainers.image.version="${VERSION}" \
+      org.opencontainers.image.base.name="${BASE}" \
       trainbox.variant="cpu" \
       trainbox.requirements.sha256="${LOCK}"
 WORKDIR /workspace
@@ -93,11 +97,13 @@ ENV NVIDIA_VISIBLE_DEVICES=all \
     NVIDIA_DRIVER_CAPABILITIES=compute,utility
 ARG VERSION=unknown
 ARG LOCK=unknown
+ARG BASE
 LABEL org.opencontainers.image.title="trainbox" \
       org.opencontainers.image.description="Trains TensorFlow/Keras models with the same result wherever it runs (GPU)" \
       org.opencontainers.image.licenses="Apache-2.0" \
       org.opencontainers.image.revision="${REVISION}" \
       org.opencontainers.image.version="${VERSION}" \
+      org.opencontainers.image.base.name="${BASE}" \
       trainbox.variant="gpu" \
       trainbox.requirements.sha256="${LOCK}"
 WORKDIR /workspace

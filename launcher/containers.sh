@@ -60,9 +60,9 @@ certificates() {
 
 # Sets `image` and, if it is there, `digest`.
 prepare_docker() {
-    local base
-    image=$(setting image)
-    image=${image:-trainbox:$variant}
+    local base told
+    told=$(setting image)
+    image=${told:-trainbox:$variant}
     reason='Docker is not installed'
     command -v docker >/dev/null || return 1
     if digest=$(timeout 20 docker image inspect --format '{{.Id}}' "$image" 2>&1); then
@@ -71,9 +71,19 @@ prepare_docker() {
     fi
     reason='Docker has no engine that answers'
     [[ ${digest,,} == *'no such image'* ]] || return 1
+    [ -n "$told" ] || ! take_latest || return 0
     base=$(base_image)
     reason="Docker has neither $image nor its base $base"
     has_docker_base "$base" && build_docker_image "$base"
+}
+
+# trainbox:latest, which `docker build -t trainbox .` makes, if it serves this machine: a GPU image serves every one.
+take_latest() {
+    local found
+    found=$(timeout 20 docker image inspect --format '{{.Id}} {{index .Config.Labels "trainbox.variant"}}' trainbox:latest 2>/dev/null) ||
+        return 1
+    case ${found#* } in gpu | "$variant") ;; *) return 1 ;; esac
+    image=trainbox:latest digest=${found% *}
 }
 
 # Whether the base is there or can be fetched. A registry that did not have it is not asked at every start.
@@ -86,10 +96,13 @@ has_docker_base() {
 }
 
 build_docker_image() {
-    local ca command=(docker build --target "$variant" --tag "$image" --build-arg "BASE=$1" --build-arg "REVISION=$(revision)")
+    local ca date command=(docker build --target "$variant" --tag "$image" --build-arg "BASE=$1" --build-arg "REVISION=$(revision)")
     reason="Docker cannot build $image"
     command+=(--build-arg "VERSION=$(assigned "$root/src/trainbox/__init__.py" __version__)")
     command+=(--build-arg "LOCK=$(sha256sum <"$root/requirements/$variant.txt" | cut -d ' ' -f 1)")
+    # Dated by the commit and without attestations, which hold the time: the same files give the same digest.
+    date=$(commit_date)
+    [ -z "$date" ] || command+=(--provenance=false --build-arg "SOURCE_DATE_EPOCH=$date")
     ca=$(certificates)
     [ -z "$ca" ] || command+=(--secret "id=ca,src=$ca")
     take_turn

@@ -123,16 +123,16 @@ def test_a_signal_reaches_the_job(sif, mounts):
     assert list((mounts / "output" / "stopped" / "checkpoints").iterdir())
 
 
-# All that a run can touch; the rest of the root file system is Debian's, listed by its packages.
+# All that a run can touch, and the bill of materials; the rest of the root file system is Debian's, listed by package.
 INVENTORY = """
 cat /usr/share/trainbox/python-packages.txt /usr/share/trainbox/debian-packages.txt
-cd / && find opt/trainbox usr/local/bin -type f -exec sha256sum {} + | sort -k 2
-find opt/trainbox usr/local/bin -type l -printf '%p -> %l\\n' | sort
+cd / && find opt/trainbox usr/local/bin usr/share/trainbox -type f -exec sha256sum {} + | sort -k 2
+find opt/trainbox usr/local/bin usr/share/trainbox -printf '%M %TF %p %l\\n' | sort
 """
 
 
 def test_every_way_to_build_gives_the_same_packages_and_files(docker, image, sif, docker_sif):
-    """Docker image, SIF of it, and SIF of apptainer.def agree on each package's version and each file's digest."""
+    """Docker image, SIF of it, and SIF of apptainer.def agree on packages and on each file's digest, mode and date."""
     command = ("sh", "-c", INVENTORY)
     reference = docker("run", "--rm", image, *command).stdout.splitlines()
     assert any(line.startswith("tensorflow-cpu==") for line in reference)

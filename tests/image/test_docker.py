@@ -124,7 +124,7 @@ def test_a_temporary_folder_is_found(docker, image, flags, folder):
 
 
 def test_labels_tell_what_the_image_was_made_from(docker, image, unavailable):
-    """Revision, version and digest of the lock file are those of what lies inside."""
+    """Revision, version and digest of the lock file are those of what lies inside; the base has a name."""
     labels = json.loads(docker("inspect", "--format", "{{json .Config.Labels}}", image).stdout)
     if labels["org.opencontainers.image.version"] == "unknown":
         unavailable("docker", "the image was built without its version as an argument")
@@ -133,7 +133,10 @@ def test_labels_tell_what_the_image_was_made_from(docker, image, unavailable):
     version = docker("run", "--rm", image, "--version").stdout.split()[-1]
     digest = hashlib.sha256(locked.encode()).hexdigest()
     assert labels["org.opencontainers.image.revision"] == record["revision"]
-    assert labels["org.opencontainers.image.version"] == version
+    assert labels["org.opencontainers.image.version"] == record["version"] == version
+    assert labels["trainbox.variant"] == record["variant"] == "cpu"
+    assert labels["org.opencontainers.image.base.name"]
+    assert re.fullmatch(r"[0-9a-f]{40}(-dirty)?", record["revision"])
     assert labels["trainbox.requirements.sha256"] == record["requirements_sha256"] == digest
 
 

@@ -137,6 +137,19 @@ def test_an_image_is_built_when_its_base_is_there(checkout) -> None:
     assert not (checkout.root / ".trainbox").exists()
 
 
+@pytest.mark.parametrize(
+    ("machine", "latest", "taken"),
+    [("gpu", "gpu", True), ("cpu", "gpu", True), ("cpu", "cpu", True), ("gpu", "cpu", False), ("gpu", "", False)],
+)
+def test_the_image_of_a_plain_docker_build_is_found(checkout, machine: str, latest: str, taken: bool) -> None:
+    """trainbox:latest, of `docker build -t trainbox .`, serves any machine, or one without GPUs if it is a CPU image."""
+    answer = f'case "$*" in *trainbox:latest*) echo "sha256:def {latest}"; exit 0 ;; esac'
+    checkout.stand_in("docker", f"{answer}; {NO_IMAGE_NO_BASE}")
+    command = checkout.plan("train", TRAINBOX_VARIANT=machine)
+    assert ("trainbox:latest" in command and "TRAINBOX_IMAGE_DIGEST=sha256:def" in command) == taken
+    assert "trainbox:latest" not in checkout.plan("train", TRAINBOX_VARIANT=machine, TRAINBOX_IMAGE="other:1")
+
+
 def test_an_image_made_here_follows_the_sources_and_one_from_elsewhere_stays(docker) -> None:
     """Only a build that the launcher noted is repeated."""
     (docker.root / "src" / "file").write_text("edited")
@@ -153,9 +166,9 @@ def test_a_registry_that_lacked_the_base_is_not_asked_at_every_start(checkout) -
     checkout.stand_in("docker", f'echo "$1" >> "{log}"; {NO_IMAGE_NO_BASE}')
     checkout.stand_in("python3", "exit 1")
     checkout.run("train")
-    assert log.read_text().split() == ["image", "image", "manifest"]
+    assert log.read_text().split() == ["image", "image", "image", "manifest"]
     checkout.run("train")
-    assert log.read_text().split()[3:] == ["image", "image"]
+    assert log.read_text().split()[4:] == ["image", "image", "image"]
 
 
 @pytest.mark.parametrize(
