@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import importlib.util
 import os
 import tempfile
 from collections.abc import MutableMapping
 from pathlib import Path
 
+from trainbox import gpu_libraries
 from trainbox.config import RunConfig
 from trainbox.devices import Selection
 from trainbox.errors import DevicesError, UsageError
@@ -92,7 +92,7 @@ def _prepare_gpus(data_dir: Path, environ: MutableMapping[str, str]) -> None:
         if os.access(cache, os.W_OK):
             environ["CUDA_CACHE_PATH"] = str(cache)
             _default(environ, "CUDA_CACHE_MAXSIZE", str(_CUDA_CACHE_BYTES))
-    site = _site()
+    site = gpu_libraries.site()
     if site is not None:
         preload_gpu_libraries(site)
         if flags := _xla_flags(environ.get("XLA_FLAGS", ""), site / "nvidia" / "cuda_nvcc"):
@@ -105,9 +105,3 @@ def _xla_flags(flags: str, compiler: Path) -> str:
     if a_file_of_flags or "--xla_gpu_cuda_data_dir" in flags or not compiler.is_dir():
         return flags
     return f"{flags} --xla_gpu_cuda_data_dir={compiler}".lstrip()
-
-
-def _site() -> Path | None:
-    """The folder that TensorFlow is installed in, found without importing it."""
-    spec = importlib.util.find_spec("tensorflow")
-    return Path(spec.origin).parents[1] if spec and spec.origin else None
