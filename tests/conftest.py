@@ -1,8 +1,11 @@
-"""What tests in several folders stand on: real images, prepared once for all of them."""
+"""What tests in several folders stand on: real images, prepared once for all, and GPUs that a file describes."""
 
 import os
+import shutil
 import struct
+import subprocess
 import tempfile
+from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 
@@ -59,3 +62,31 @@ def digits_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     data_dir = tmp_path_factory.mktemp("digits")
     prepare.prepare("digits", data_dir=data_dir, offline=True)
     return data_dir
+
+
+@pytest.fixture(scope="session")
+def nvml_stub(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a libnvidia-ml.so.1 that describes GPUs from a file (see `unit/nvml_stub.c`)."""
+    compiler = shutil.which("cc")
+    if compiler is None:
+        pytest.skip("no C compiler for the stub of NVML")
+    folder = tmp_path_factory.mktemp("nvml")
+    source = Path(__file__).parent / "unit" / "nvml_stub.c"
+    subprocess.run([compiler, "-shared", "-fPIC", "-o", folder / "libnvidia-ml.so.1", source], check=True)
+    return folder
+
+
+@pytest.fixture
+def nvml(nvml_stub: Path, tmp_path: Path) -> Callable[[str], dict[str, str]]:
+    """Write down GPUs in the words of `unit/nvml_stub.c`; the variables with which a new process sees them.
+
+    The linker reads them when a program starts, so one that is only forked does not (`fresh=True` in `tests/runs`).
+    """
+
+    def describe(description: str) -> dict[str, str]:
+        path = tmp_path / "gpus"
+        path.write_text(description)
+        folders = [str(nvml_stub), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
+        return {"LD_LIBRARY_PATH": ":".join(folders), "NVML_STUB": str(path)}
+
+    return describe

@@ -2,10 +2,8 @@
 
 import json
 import os
-import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -26,37 +24,28 @@ gpu 0:3b.0 0 0 0 12.1 GPU-a0000000-0000-0000-0000-000000000000 NVIDIA GB10
 """
 
 
-@pytest.fixture(scope="module")
-def stub(tmp_path_factory):
-    """A folder with the stub of libnvidia-ml.so.1."""
-    compiler = shutil.which("cc")
-    if compiler is None:
-        pytest.skip("no C compiler for the stub of NVML")
-    folder = tmp_path_factory.mktemp("nvml")
-    source = Path(__file__).with_name("nvml_stub.c")
-    subprocess.run([compiler, "-shared", "-fPIC", "-o", folder / "libnvidia-ml.so.1", source], check=True)
-    return folder
-
-
-def discovered(library_path, description=None):
-    environ = {**os.environ, "LD_LIBRARY_PATH": str(library_path), "NVML_STUB": str(description)}
-    program = subprocess.run([sys.executable, "-c", PROGRAM], env=environ, capture_output=True, text=True, check=True)
+def discovered(environ):
+    """What a new process finds with these variables."""
+    program = subprocess.run(
+        [sys.executable, "-c", PROGRAM], env={**os.environ, **environ}, capture_output=True, text=True, check=True
+    )
     return json.loads(program.stdout)
 
 
-def described(stub, tmp_path, text):
-    (tmp_path / "gpus").write_text(text)
-    return discovered(stub, tmp_path / "gpus")
+@pytest.fixture
+def described(nvml):
+    """What a new process finds where there are the GPUs of a description."""
+    return lambda text: discovered(nvml(text))
 
 
 def test_no_driver_means_no_gpus(tmp_path):
     """A machine without NVIDIA's library has no GPUs, and that is no error."""
-    assert discovered(tmp_path) == []
+    assert discovered({"LD_LIBRARY_PATH": str(tmp_path)}) == []
 
 
-def test_gpus_come_in_the_order_of_their_pci_addresses_with_all_that_nvml_knows(stub, tmp_path):
+def test_gpus_come_in_the_order_of_their_pci_addresses_with_all_that_nvml_knows(described):
     """NVML's own order does not count, and a GPU without memory of its own is described without it."""
-    first, second = described(stub, tmp_path, TWO)
+    first, second = described(TWO)
     assert first == {
         "index": 0,
         "uuid": "GPU-a0000000-0000-0000-0000-000000000000",
@@ -71,14 +60,14 @@ def test_gpus_come_in_the_order_of_their_pci_addresses_with_all_that_nvml_knows(
     assert (second["index"], second["name"], second["memory_bytes"]) == (1, "NVIDIA H100 80GB HBM3", 85899345920)
 
 
-def test_mig_instances_belong_to_their_gpu(stub, tmp_path):
+def test_mig_instances_belong_to_their_gpu(described):
     """A GPU in MIG mode lists its slices; with none it has an empty list, which is not the same as no MIG mode."""
     text = """gpu 0:1.0 0 1 85899345920 9.0 GPU-a0 NVIDIA H100
 mig 1 0 42949672960 MIG-a1 NVIDIA H100 MIG 3g.40gb
 mig 2 0 42949672960 MIG-a2 NVIDIA H100 MIG 3g.40gb
 gpu 0:2.0 0 1 85899345920 9.0 GPU-b0 NVIDIA H100
 """
-    divided, undivided = described(stub, tmp_path, text)
+    divided, undivided = described(text)
     assert divided["mig"][1] == {
         "uuid": "MIG-a2",
         "gpu_instance": 2,
@@ -90,29 +79,29 @@ gpu 0:2.0 0 1 85899345920 9.0 GPU-b0 NVIDIA H100
     assert undivided["mig"] == []
 
 
-def test_a_gpu_that_may_not_be_opened_is_left_out_and_not_counted(stub, tmp_path):
+def test_a_gpu_that_may_not_be_opened_is_left_out_and_not_counted(described):
     """A scheduler's cgroup hides a card from CUDA too, so the next one takes its number."""
-    (gpu,) = described(stub, tmp_path, TWO.replace("gpu 0:3b.0 0", "gpu 0:3b.0 4"))
+    (gpu,) = described(TWO.replace("gpu 0:3b.0 0", "gpu 0:3b.0 4"))
     assert (gpu["index"], gpu["name"]) == (0, "NVIDIA H100 80GB HBM3")
 
 
-def test_a_lost_gpu_is_listed_with_its_fault(stub, tmp_path):
+def test_a_lost_gpu_is_listed_with_its_fault(described):
     """A card that fell off the bus is told, never dropped in silence."""
-    gpus = described(stub, tmp_path, TWO.replace("gpu 0:3b.0 0", "gpu 0:3b.0 15"))
+    gpus = described(TWO.replace("gpu 0:3b.0 0", "gpu 0:3b.0 15"))
     assert [(gpu["index"], gpu["uuid"][:6], gpu["fault"]) for gpu in gpus] == [
         (0, "GPU-b0", ""),
         (1, "", "GPU is lost"),
     ]
 
 
-def test_a_driver_that_is_not_loaded_means_no_gpus(stub, tmp_path):
+def test_a_driver_that_is_not_loaded_means_no_gpus(described):
     """Login nodes have the library without the kernel module."""
-    assert described(stub, tmp_path, "init 9\n") == []
+    assert described("init 9\n") == []
 
 
-def test_a_driver_that_does_not_answer_is_an_error_of_devices(stub, tmp_path):
+def test_a_driver_that_does_not_answer_is_an_error_of_devices(described):
     """After an upgrade without a reboot the library and the kernel module differ: never a silent CPU run."""
-    assert described(stub, tmp_path, "init 18\n" + TWO) == [
+    assert described("init 18\n" + TWO) == [
         3,
         "the NVIDIA driver of this machine does not answer (NVML does not start: RM has detected an NVML/RM version "
         "mismatch.); nvidia-smi should say the same: reload the driver or reboot, or train with --device cpu",
