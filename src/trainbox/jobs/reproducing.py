@@ -58,11 +58,6 @@ def _finished(run_dir: Path) -> dict[str, Any]:
             f"{run_dir} began from step {fork.get('step')} of {fork.get('run')}, whose weights no manifest holds, so "
             "it cannot be run again from its manifest alone; reproduce a run that began from nothing"
         )
-    if fork := record.get("fork"):
-        raise UsageError(
-            f"{run_dir} began from {fork['run']} at step {fork['step']}, and is not to be had from its manifest alone; "
-            f"reproduce {fork['run']}, and fork it as this one was"
-        )
     for section in SECTIONS:
         if not isinstance(record.get(section), dict):
             raise RunFailedError(f"{run_dir / manifest.FILE} is damaged: it lacks {section}, which a run is made from")
