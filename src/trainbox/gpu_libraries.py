@@ -13,7 +13,10 @@ import importlib.util
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+
+from trainbox.values import shown
 
 # The names that TensorFlow 2.21 asks for, and those without which it uses no GPU. NCCL is asked for by the second GPU,
 # CUPTI by the profiler.
@@ -31,6 +34,7 @@ SONAMES = {
 FOR_ANY_GPU = ("cudart", "cublas", "cublasLt", "cudnn", "cufft", "cusolver", "cusparse")
 FOR_SEVERAL_GPUS = (*FOR_ANY_GPU, "nccl")
 
+_NOT_FOUND = "cannot open shared object file: No such file"
 _LINK_MAP = 2  # RTLD_DI_LINKMAP of dlfcn.h
 
 
@@ -74,10 +78,36 @@ def built_for_gpus() -> bool:
     return not any(ast.unparse(key) == "'is_cuda_build'" and ast.unparse(value) == "False" for key, value in pairs)
 
 
+def problem(*, several: bool = False) -> str:
+    """Why TensorFlow can use no GPU, or not `several` together: one line that names each library; empty if it can."""
+    if not built_for_gpus():
+        return (
+            f"{_distribution()} is built without CUDA; install trainbox with its extra gpu into an environment of its "
+            "own, or take the GPU image"
+        )
+    wanted = FOR_SEVERAL_GPUS if several else FOR_ANY_GPU
+    failed = [library for library in examine() if library.error and library.name in wanted]
+    missing = [library.soname for library in failed if library.path is None and _NOT_FOUND in library.error]
+    told = [f"not found: {', '.join(missing)}"] if missing else []
+    told += [f"{one.soname} does not load: {one.error}" for one in failed if one.soname not in missing]
+    if failed and (folders := os.environ.get("LD_LIBRARY_PATH")):
+        told.append(f"LD_LIBRARY_PATH is {shown(folders)}")
+    return "; ".join(told)
+
+
 def site() -> Path | None:
     """The folder that TensorFlow is installed in, found without importing it; None where it is not installed."""
     spec = importlib.util.find_spec("tensorflow")
     return Path(spec.origin).parents[1] if spec and spec.origin else None
+
+
+def _distribution() -> str:
+    for name in ("tensorflow-cpu", "tensorflow"):
+        try:
+            return f"{name} {version(name)}"
+        except PackageNotFoundError:
+            continue
+    return "TensorFlow"
 
 
 def _examine(name: str, soname: str, root: Path | None) -> Library:

@@ -6,6 +6,7 @@ import absl.logging
 import keras
 import tensorflow as tf
 
+from trainbox import gpu_libraries
 from trainbox.config import RunConfig
 from trainbox.devices import Selection
 from trainbox.errors import DevicesError
@@ -42,15 +43,33 @@ def keep_order_of_sums(*, shards: int, reproducible: bool) -> None:
     tf.config.optimizer.set_experimental_options({"arithmetic_optimization": shards == 1 and not reproducible})
 
 
+def gpus() -> list[dict[str, str]]:
+    """The GPUs that TensorFlow lists, in its order: `name` and `compute_capability` of each; no memory is taken."""
+    found = []
+    for gpu in tf.config.list_physical_devices("GPU"):
+        details = tf.config.experimental.get_device_details(gpu)
+        capability = ".".join(map(str, details.get("compute_capability", ())))
+        found.append({"name": details.get("device_name", gpu.name), "compute_capability": capability})
+    return found
+
+
+def why_fewer() -> str:
+    """Why TensorFlow lists fewer GPUs than a process may use, in one line."""
+    return gpu_libraries.problem() or (
+        "all its libraries load, so it leaves them out by itself: the lines above say why (a driver too old, a compute "
+        "capability below its kernels', fewer processors than the other GPUs have)"
+    )
+
+
 def _check_gpus(selection: Selection) -> None:
-    gpus = tf.config.list_physical_devices("GPU")
-    if len(gpus) < selection.replicas:
+    listed = tf.config.list_physical_devices("GPU")
+    if len(listed) < selection.replicas:
         raise DevicesError(
-            f"TensorFlow can use {len(gpus)} of the {selection.replicas} selected GPUs ({', '.join(selection.names)}); "
-            "its lines above name the library it could not load; --device cpu trains on the CPU"
+            f"TensorFlow can use {len(listed)} of the {selection.replicas} selected GPUs: {why_fewer()}; --device cpu "
+            "trains on the CPU"
         )
     # On all of them or none: TensorFlow refuses a mixture. Without it one process takes all memory of every GPU.
-    for gpu in gpus:
+    for gpu in listed:
         tf.config.experimental.set_memory_growth(gpu, True)
 
 

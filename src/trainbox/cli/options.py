@@ -84,8 +84,18 @@ def _help(name: str) -> str:
     return f"{option.help}  [{told}]" if told else option.help
 
 
+def switched_off(switch: Any) -> Any:
+    """`--help` with a value where it is not given: for want of one Typer would load Pydantic, which takes 0.2 s."""
+    if switch is not None:
+        switch.default = False
+    return switch
+
+
 class PanelCommand(TyperCommand):
     """A command whose help groups the options, as Typer's own does, without the second that importing Rich costs."""
+
+    def get_help_option(self, ctx: Any) -> Any:
+        return switched_off(super().get_help_option(ctx))
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         panels: dict[str, list[tuple[str, str]]] = {}

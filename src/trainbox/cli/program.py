@@ -19,6 +19,7 @@ COMMANDS = {
     "export": "Write a run's last or best checkpoint as a SavedModel and as model.keras.",
     "reproduce": "Run a finished run again from its manifest alone, and tell whether the bits are the same.",
     "compare": "Tell the first step at which two runs part, and what differs.",
+    "devices": "List every GPU of this machine, whether it may be used, and if not, why.",
     "config": "Show each value that `train` would use and where it comes from.",
 }
 CONTEXT = {"max_content_width": 120, "help_option_names": ["--help", "-h"]}
@@ -39,6 +40,11 @@ class Commands(TyperGroup):
             function = getattr(importlib.import_module(f"trainbox.cli.{cmd_name}"), cmd_name)
             self.add_command(command(cmd_name, function))
         return self.commands[cmd_name]
+
+    def get_help_option(self, ctx: Any) -> Any:
+        from trainbox.cli.options import switched_off
+
+        return switched_off(super().get_help_option(ctx))
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         with formatter.section("Commands"):

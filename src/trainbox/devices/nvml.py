@@ -2,46 +2,86 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
 from trainbox.devices.gpu import Gpu, MigInstance
 from trainbox.errors import DevicesError
+
+LIBRARY = "libnvidia-ml.so.1"
+
+# Why NVML lists no GPU.
+Absence = Literal["no library", "library does not load", "driver not loaded", "driver does not answer", "no GPU"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inventory:
+    """What the driver tells of the machine.
+
+    `gpus` are by PCI address. `closed` counts those that this process has no permission to open (a job scheduler's
+    cgroup), of which nothing else is known; CUDA leaves them out and does not count them. Where nothing is listed,
+    `absence` says of what kind the reason is, and `detail` is the error behind it, if there is one.
+    """
+
+    gpus: tuple[Gpu, ...] = ()
+    closed: int = 0
+    driver: str = ""
+    absence: Absence | None = None
+    detail: str = ""
 
 
 def discover() -> list[Gpu]:
     """Every GPU of this machine, by PCI address; none where no NVIDIA driver is installed or loaded.
 
-    A GPU that this process has no permission to open (a job scheduler's cgroup) is left out, as CUDA leaves it out.
+    A GPU that this process has no permission to open is left out, as CUDA leaves it out.
 
     Raises:
         DevicesError: there is a driver and it does not answer, so that nobody knows what the machine has.
     """
+    inventory = take_inventory()
+    if inventory.absence == "driver does not answer":
+        raise DevicesError(
+            f"the NVIDIA driver of this machine does not answer ({inventory.detail}); nvidia-smi should say the same: "
+            "reload the driver or reboot, or train with --device cpu"
+        )
+    return list(inventory.gpus)
+
+
+def take_inventory() -> Inventory:
+    """What NVML tells of this machine, or why it tells nothing; never raises for what a driver does."""
     import pynvml
 
     try:
         pynvml.nvmlInit()
-    except (pynvml.NVMLError_LibraryNotFound, pynvml.NVMLError_DriverNotLoaded):
-        return []
+    except pynvml.NVMLError_LibraryNotFound:
+        problem = _linker_problem()
+        return Inventory(absence="library does not load" if problem else "no library", detail=problem)
+    except pynvml.NVMLError_DriverNotLoaded as error:
+        return Inventory(absence="driver not loaded", detail=str(error))
     except pynvml.NVMLError as error:
-        raise _unanswered("NVML does not start", error) from error
+        return Inventory(absence="driver does not answer", detail=f"NVML does not start: {error}")
     try:
         driver = _known(pynvml.nvmlSystemGetDriverVersion) or ""
         found = [_describe(position, driver) for position in range(pynvml.nvmlDeviceGetCount())]
     except pynvml.NVMLError as error:
-        raise _unanswered("NVML does not list the GPUs", error) from error
+        return Inventory(absence="driver does not answer", detail=f"NVML does not list the GPUs: {error}")
     finally:
         pynvml.nvmlShutdown()
     # NVML promises no order; CUDA's is that of the PCI addresses, and a GPU that is not listed has no number.
     ordered = sorted(filter(None, found), key=lambda item: item[0])
-    return [Gpu(index=index, **fields) for index, (_, fields) in enumerate(ordered)]
+    gpus = tuple(Gpu(index=index, **fields) for index, (_, fields) in enumerate(ordered))
+    return Inventory(gpus=gpus, closed=found.count(None), driver=driver, absence=None if found else "no GPU")
 
 
-def _unanswered(what: str, error: Exception) -> DevicesError:
-    return DevicesError(
-        f"the NVIDIA driver of this machine does not answer ({what}: {error}); nvidia-smi should say the same: "
-        "reload the driver or reboot, or train with --device cpu"
-    )
+def _linker_problem() -> str:
+    """What the linker says of a library that is there and does not load; the binding takes it for a missing one."""
+    try:
+        ctypes.CDLL(LIBRARY)
+    except OSError as error:
+        return "" if "cannot open shared object file" in str(error) else str(error)
+    return ""
 
 
 def _describe(position: int, driver: str) -> tuple[tuple[int, ...], dict[str, Any]] | None:

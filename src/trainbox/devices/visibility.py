@@ -81,6 +81,16 @@ def read_visible_devices(value: str | None, gpus: Sequence[Gpu], *, order: str =
     return _within_one_mig_instance(Visibility(devices=tuple(found), cause=cause, remark=remark))
 
 
+def named(value: str, gpus: Sequence[Gpu]) -> dict[int, str]:
+    """The GPUs (their `index`) that the entries of a list name, each with its first entry; also after its end."""
+    found: dict[int, str] = {}
+    for entry in value.split(","):
+        device = _resolve(entry, gpus, "PCI_BUS_ID")
+        if isinstance(device, VisibleDevice):
+            found.setdefault(device.gpu.index, entry)
+    return found
+
+
 def _kind(entry: str) -> str:
     entry = entry.strip(_BLANKS)
     return entry[:4] if entry.startswith(("GPU-", "MIG-")) else "number"

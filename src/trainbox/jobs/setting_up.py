@@ -23,13 +23,14 @@ def devices(config: RunConfig, display: Display) -> Selection:
     """Choose the devices and set the environment for them; TensorFlow may be imported from here on.
 
     Raises:
-        DevicesError, UsageError: see `devices.choose` and `environment.apply`.
+        DevicesError, UsageError: see `choosing.choose`, `environment.apply` and `choosing.check_libraries`.
     """
-    from trainbox import devices, environment
+    from trainbox import environment
+    from trainbox.jobs import choosing
 
-    selection = devices.choose(config, environ=os.environ)
-    display.line(f"devices: {selection.notice}")
+    selection = choosing.choose(config, display)
     environment.apply(config, selection, environ=os.environ)
+    choosing.check_libraries(config, selection)
     return selection
 
 
