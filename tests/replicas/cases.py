@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,13 +19,17 @@ EVERY = (1, 2, 3, 4, 6, 8)
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """A model, an optimizer, rows and a batch; trained on the first of the rows, as many as each of `counts` says."""
+    """A model, an optimizer, rows and a batch; trained on the first of the rows, as many as each of `counts` says.
+
+    `words` are options of a run, which then gives the optimizer.
+    """
 
     model: Callable[[], keras.Model]
     rows: Callable[[], tuple[np.ndarray, np.ndarray]]
     batch: int
     counts: tuple[int, ...] = ()
     optimizer: Callable[[], keras.optimizers.Optimizer] = lambda: keras.optimizers.Adam(1e-3)
+    words: Mapping[str, Any] | None = None
     objective: Callable[[], Objective] = lambda: classification(from_logits=True)
     epochs: int = 2
     modes: tuple[str, ...] = ("fast",)
@@ -41,6 +45,17 @@ def digits(count: int) -> Callable[[], tuple[np.ndarray, np.ndarray]]:
         labels = generator.integers(0, 10, count).astype(np.int32)
         patterns = generator.normal(size=(10, 8, 8, 1))
         return (patterns[labels] + generator.normal(size=(count, 8, 8, 1))).astype(np.float32), labels
+
+    return rows
+
+
+def planted(count: int) -> Callable[[], tuple[np.ndarray, np.ndarray]]:
+    """The same with one row whose gradient no precision can hold."""
+
+    def rows() -> tuple[np.ndarray, np.ndarray]:
+        images, labels = digits(count)()
+        images[count // 2] = 3e38
+        return images, labels
 
     return rows
 
@@ -120,8 +135,13 @@ CASES: dict[str, Case] = {
     "ramp-8": Case(model=zero, rows=ramp(8), batch=8, optimizer=lambda: keras.optimizers.SGD(0.0), objective=squares),
     "ramp-learns": Case(model=zero, rows=ramp(9), batch=8, optimizer=sgd(momentum=0.9), objective=squares),
     "momentum": Case(model=cnn(), rows=digits(65), batch=16, optimizer=sgd(momentum=0.9)),
-    "clip-norm": Case(model=cnn(), rows=digits(65), batch=16, optimizer=sgd(clipnorm=0.1)),
-    "global-clip-norm": Case(model=cnn(), rows=digits(65), batch=16, optimizer=sgd(global_clipnorm=0.1)),
+    "clip-norm": Case(model=cnn(), rows=digits(65), batch=16, optimizer=sgd(clipnorm=0.1), layouts=(1, 4)),
+    "global-clip-norm": Case(
+        model=cnn(), rows=digits(65), batch=16, optimizer=sgd(global_clipnorm=0.1), layouts=(1, 4)
+    ),
+    "average": Case(
+        model=cnn(), rows=digits(65), batch=16, words={"optimizer": "sgd", "learning_rate": 0.05, "ema_momentum": 0.9}
+    ),
     "weight-decay": Case(model=cnn(), rows=digits(65), batch=16, optimizer=lambda: keras.optimizers.AdamW(1e-3)),
     "l2": Case(model=cnn(kernel_regularizer="l2"), rows=digits(65), batch=16, optimizer=sgd()),
     "activity": Case(model=cnn(activity_regularizer="l2"), rows=digits(65), batch=16, optimizer=sgd()),
@@ -152,6 +172,14 @@ CASES: dict[str, Case] = {
         rows=digits(33),
         batch=16,
         modes=BOTH,
+        layouts=(1, 4),
+        precision="float16",
+    ),
+    "float16-planted": Case(
+        model=cast_to("float16"),
+        rows=planted(33),
+        batch=16,
+        modes=("reproducible",),
         layouts=(1, 4),
         precision="float16",
     ),

@@ -108,7 +108,7 @@ def resumed(mirrored: tf.distribute.Strategy, rows: Any, chosen: plan.Plan) -> d
     model, optimizer = make_model(mirrored, seed=1)
     first = engine(model, optimizer, rows, chosen, batches.append)
     logs = [first(0)]
-    kept = checkpoint.snapshot(checkpoint.variables(model, optimizer))
+    kept = checkpoint.snapshot([*model.variables, *optimizer.variables])
     logs += [first(1), first(2)]
 
     def stop_in_epoch_3(batch: int) -> None:
@@ -117,7 +117,7 @@ def resumed(mirrored: tf.distribute.Strategy, rows: Any, chosen: plan.Plan) -> d
 
     again, its_optimizer = make_model(mirrored, seed=2)
     second = engine(again, its_optimizer, rows, chosen, stop_in_epoch_3)
-    for variable, value in zip(checkpoint.variables(again, its_optimizer), kept, strict=True):
+    for variable, value in zip([*again.variables, *its_optimizer.variables], kept, strict=True):
         variable.assign(value)
     return {
         "on": again.distribute_strategy.num_replicas_in_sync,

@@ -13,11 +13,25 @@ from pathlib import Path
 from typing import Any
 
 import cases
+import covering
 import keras
 import numpy as np
 import tensorflow as tf
 
-from trainbox import blocks, checkpoint, evaluate, learner, plan, randomness, runtime, scaling, step, strategy
+from trainbox import (
+    averaging,
+    blocks,
+    checkpoint,
+    evaluate,
+    learner,
+    optimizers,
+    plan,
+    randomness,
+    runtime,
+    scaling,
+    step,
+    strategy,
+)
 from trainbox.config import RunConfig
 from trainbox.data import pipeline
 from trainbox.devices import Selection
@@ -33,22 +47,29 @@ class Arrays:
         return tf.gather(self._inputs, indices), tf.gather(self._labels, indices)
 
 
-def run(case: cases.Case, mirrored: tf.distribute.Strategy, shards: int) -> dict[str, dict[str, Any]]:
+def run(case: cases.Case, mirrored: tf.distribute.Strategy, shards: int, *, traced: bool) -> dict[str, dict[str, Any]]:
     """Train one case, from the same weights on each of its numbers of rows, and evaluate it on them."""
     inputs, labels = case.rows()
     rows = Arrays(inputs, labels)
-    config = RunConfig(batch_size=case.batch, shards=shards, epochs=case.epochs)
+    config = RunConfig(batch_size=case.batch, shards=shards, epochs=case.epochs, **(case.words or {}))
     chosen = plan.make(config, replicas=mirrored.num_replicas_in_sync, examples=len(labels))
     keras.utils.set_random_seed(3)
     with mirrored.scope():
         model = case.model()
-        optimizer = case.optimizer()
+        optimizer = case.optimizer() if case.words is None else optimizer_of(config, chosen)
         optimizer.build(model.trainable_variables)
+        average = averaging.WeightAverage.of(model, momentum=config.ema_momentum) if config.ema_momentum else None
     trained = learner.Learner(
-        strategy=mirrored, model=model, optimizer=optimizer, objective=case.objective(), plan=chosen
+        strategy=mirrored,
+        model=model,
+        optimizer=optimizer,
+        objective=case.objective(),
+        plan=chosen,
+        average=average,
     )
-    block = blocks.train_block(step.TrainStep(trained, rows, loss_scaling=case.precision == "float16"))
-    held = checkpoint.variables(model, optimizer)
+    half = case.precision == "float16"
+    block = blocks.train_block(step.TrainStep(trained, rows, loss_scaling=half, traced=traced))
+    held = trained.variables
     fresh = checkpoint.snapshot(held)
     results = {}
     for count in case.counts or (len(labels),):
@@ -70,10 +91,15 @@ def run(case: cases.Case, mirrored: tf.distribute.Strategy, shards: int) -> dict
     return results
 
 
+def optimizer_of(config: RunConfig, chosen: plan.Plan) -> keras.optimizers.Optimizer:
+    """What a run with these words trains with."""
+    return optimizers.build(config, steps_per_epoch=chosen.steps_per_epoch, total_steps=chosen.total_steps)
+
+
 def train(case: cases.Case, block: Any, chosen: plan.Plan, model: keras.Model) -> dict[str, Any]:
     """Every epoch as one block."""
     scale: Any = np.array(scaling.initial_state(case.precision), np.float32)
-    statistics, taken = [], []
+    statistics, taken, bits = [], [], []
     for epoch in range(case.epochs):
         order = pipeline.epoch_order(chosen, seed=1, epoch=epoch)
         indices, weights = pipeline.deal(order, chosen, first_step=0, steps=chosen.steps_per_epoch)
@@ -84,10 +110,11 @@ def train(case: cases.Case, block: Any, chosen: plan.Plan, model: keras.Model) -
             shards=chosen.shards,
             variables=len(learner.seed_positions(model)),
         )
-        values, was_taken, scale = block(learner.Batch(indices, weights, seeds), scale)
+        values, was_taken, scale, *prints = block(learner.Batch(indices, weights, seeds), scale)
         statistics += values.numpy().tolist()
         taken += was_taken.numpy().tolist()
-    return {"statistics": statistics, "taken": taken}
+        bits += [value for each in prints for value in each.numpy().tolist()]
+    return {"statistics": statistics, "taken": taken, "bits": bits}
 
 
 def main() -> None:
@@ -100,8 +127,12 @@ def main() -> None:
     runtime.configure(config, selection)
     runtime.keep_order_of_sums(shards=shards, reproducible=config.reproducible)
     mirrored = strategy.build(config, selection)
-    chosen = {n: case for n, case in cases.CASES.items() if mode in case.modes and replicas in case.layouts}
-    results = {f"{name}{end}": one for name, case in chosen.items() for end, one in run(case, mirrored, shards).items()}
+    every = cases.CASES | (covering.covering() if mode == "reproducible" else {})
+    chosen = {n: case for n, case in every.items() if mode in case.modes and replicas in case.layouts}
+    results = {}
+    for name, case in chosen.items():
+        for end, one in run(case, mirrored, shards, traced=config.reproducible).items():
+            results[f"{name}{end}"] = one
     (folder / "results.json").write_text(json.dumps(results))
 
 
