@@ -56,6 +56,16 @@ NEEDS = (
         remedy="cannot be followed by --engine fit; use --engine trainbox",
     ),
     Need(
+        option="cpu_baseline",
+        holds=lambda c: c.cpu_baseline == "native" or c.reproducible,
+        remedy="needs --reproducible, without which bits differ from run to run",
+    ),
+    Need(
+        option="cpu_baseline",
+        holds=lambda c: c.cpu_baseline == "native" or c.precision == "float32",
+        remedy="needs --precision float32: oneDNN has no 16-bit kernels that all these CPUs share",
+    ),
+    Need(
         option="shards",
         holds=lambda c: c.engine != "fit",
         remedy="cannot be followed by --engine fit; use --engine trainbox",

@@ -86,6 +86,13 @@ class RunConfig:
     reproducible: bool = option(
         False, "The same bits on any number of equal devices that the shards can be dealt to.", panel="Training"
     )
+    cpu_baseline: str = option(
+        "native",
+        "With --reproducible, compute as on the oldest CPU that has this: the same bits on all CPUs that have it. "
+        "native: as this CPU does best.",
+        panel="Training",
+        choices=("native", "avx2", "avx512"),
+    )
     engine: str = option(
         "trainbox", "trainbox's own loop, or Keras's fit for comparison.", panel="Training", choices=("trainbox", "fit")
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import re
 import tempfile
 from collections.abc import MutableMapping
 from pathlib import Path
@@ -16,6 +17,7 @@ from trainbox import gpu_libraries
 from trainbox.config import RunConfig
 from trainbox.devices import Selection
 from trainbox.errors import DevicesError, UsageError
+from trainbox.processor import BASELINES
 
 # No such folder can ever exist: Keras finds no keras.json there, can write none, and goes on with its own defaults.
 _NO_KERAS_HOME = "/dev/null/keras"
@@ -23,11 +25,19 @@ _NO_KERAS_HOME = "/dev/null/keras"
 # Each changes what the same words compute, and is nothing that a run's config knows of.
 _FOREIGN = ("KERAS_MAX_EPOCHS", "KERAS_MAX_STEPS_PER_EPOCH", "KERAS_NNX_ENABLED", "TF_USE_LEGACY_KERAS")
 
+# Each changes the bits that a CPU computes; a reproducible run has its own values, whatever the shell has.
+_DECIDING = re.compile(
+    "(DNNL|ONEDNN)_(MAX_CPU_ISA|CPU_ISA_HINTS|DEFAULT_FPMATH_MODE)|TF_(ENABLE_ONEDNN_OPTS|SET_ONEDNN_FPMATH_MODE)"
+    "|TENSORFLOW_USE_CUSTOM_CONTRACTION_KERNEL|TF_USE_DEEP_CONV2D"
+)
+
 _CUDA_CACHE_BYTES = 4 * 2**30  # the most that the driver takes; its own default is outgrown by one model on a new GPU
 
 
-def apply(config: RunConfig, selection: Selection, *, environ: MutableMapping[str, str]) -> None:
+def apply(config: RunConfig, selection: Selection, *, environ: MutableMapping[str, str]) -> list[str]:
     """Make `environ`, the process's own, what this run needs; a user's values stay where no result hangs on them.
+
+    Returns lines for the user: what of theirs was taken away.
 
     Raises:
         UsageError: there is no writable temporary folder, without which TensorFlow cannot be imported.
@@ -46,6 +56,7 @@ def apply(config: RunConfig, selection: Selection, *, environ: MutableMapping[st
         environ["CUDA_VISIBLE_DEVICES"] = selection.visible_devices
     if selection.kind == "gpu":
         _prepare_gpus(config.data_dir.absolute(), environ)
+    return _fix_bits(config, environ) if config.reproducible else []
 
 
 def preload_gpu_libraries(site: Path) -> list[Path]:
@@ -67,6 +78,19 @@ def preload_gpu_libraries(site: Path) -> list[Path]:
                 "or train with --device cpu"
             ) from error
     return libraries
+
+
+def _fix_bits(config: RunConfig, environ: MutableMapping[str, str]) -> list[str]:
+    """oneDNN on, which TensorFlow decides by the generation of the CPU, and its instructions those of the baseline."""
+    wanted = {"TF_ENABLE_ONEDNN_OPTS": "1"}
+    if baseline := BASELINES.get(config.cpu_baseline):
+        wanted["ONEDNN_MAX_CPU_ISA"] = baseline.onednn
+    dropped = [name for name in sorted(environ) if _DECIDING.fullmatch(name) and environ[name] != wanted.get(name)]
+    for name in dropped:
+        del environ[name]
+    environ.update(wanted)
+    given = ", ".join(dropped)
+    return [f"environment: {given} ignored: --reproducible and --cpu-baseline decide it"] if dropped else []
 
 
 def _check_temporary_folder() -> None:

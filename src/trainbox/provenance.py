@@ -15,11 +15,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from trainbox import processor
+
 # What the image says of itself, written when it is built.
 _IMAGE_RECORD = Path("usr/share/trainbox/image.json")
 
 _MATTERING = re.compile(
-    "(CUDA|KERAS|NCCL|OMP|TF|TFDS|XLA)_.*|LD_LIBRARY_PATH|NVIDIA_(VISIBLE_DEVICES|DRIVER_CAPABILITIES|TF32_OVERRIDE)"
+    "(CUDA|DNNL|KERAS|NCCL|NPY|OMP|ONEDNN|TENSORFLOW|TF|TFDS|XLA)_.*|GLIBC_TUNABLES|LD_LIBRARY_PATH"
+    "|NVIDIA_(VISIBLE_DEVICES|DRIVER_CAPABILITIES|TF32_OVERRIDE)"
     "|SLURM_(JOB_ID|JOB_NODELIST|PROCID|NTASKS|RESTART_COUNT)"
 )
 # Terraform too begins its variables with TF_, and keeps secrets in them.
@@ -73,11 +76,13 @@ def runtime(environ: Mapping[str, str], *, root: Path = Path("/")) -> str:
 
 
 def host() -> dict[str, Any]:
-    """Name, platform and processor of this machine, and the CPUs that this process may use."""
+    """This machine: name, platform, processor, what of it can decide bits, and the CPUs that this process may use."""
     return {
         "name": socket.gethostname(),
         "platform": platform.platform(),
-        "processor": _processor(),
+        "processor": processor.name(),
+        "instruction_sets": processor.instruction_sets(),
+        "caches": processor.caches(),
         "cpus": len(os.sched_getaffinity(0)),
     }
 
@@ -102,7 +107,7 @@ def packages() -> dict[str, str]:
 
 
 def variables(environ: Mapping[str, str]) -> dict[str, str]:
-    """The variables that CUDA, NCCL, TensorFlow, Keras, TFDS and Slurm read or set; none that may hold a secret."""
+    """The variables that TensorFlow, its libraries, NumPy, glibc and Slurm read or set; none that may hold a secret."""
     return {
         name: value
         for name, value in sorted(environ.items())
@@ -130,11 +135,3 @@ def _git(checkout: Path, *arguments: str) -> str | None:
     except (OSError, subprocess.SubprocessError):
         return None
     return output.strip()
-
-
-def _processor() -> str:
-    try:
-        names = re.findall(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
-    except OSError:
-        names = []
-    return names[0] if names else platform.machine()

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import absl.logging
 import keras
 import tensorflow as tf
+from tensorflow.python.ops import math_ops
 
 from trainbox import gpu_libraries
 from trainbox.config import RunConfig
@@ -31,7 +34,26 @@ def configure(config: RunConfig, selection: Selection) -> None:
     keras.utils.set_random_seed(config.seed)
     if config.reproducible:
         tf.config.experimental.enable_op_determinism()
+    if config.cpu_baseline != "native":
+        divide_instead_of_approximating()
     keras.config.set_dtype_policy({"float32": "float32"}.get(config.precision, f"mixed_{config.precision}"))
+
+
+def divide_instead_of_approximating() -> None:
+    """Let 1/x and 1/√x of all Python code, BatchNormalization and gradients included, divide.
+
+    TensorFlow's own kernels begin from the CPU's approximate reciprocals. Each maker of CPUs has others, and the one
+    step of Newton's method after it leaves a difference in the last bit; a division is rounded alike everywhere.
+    """
+
+    def reciprocal(x: Any, name: str | None = None) -> Any:
+        return tf.math.divide(tf.ones([], tf.convert_to_tensor(x).dtype), x, name=name)
+
+    def rsqrt(x: Any, name: str | None = None) -> Any:
+        return reciprocal(tf.math.sqrt(x), name=name)
+
+    for module in (tf.math, math_ops):
+        module.reciprocal, module.rsqrt = reciprocal, rsqrt
 
 
 def keep_order_of_sums(*, shards: int, reproducible: bool) -> None:

@@ -24,6 +24,14 @@ REFUSED = [
     ({"decay_factor": 0.5, "schedule": "cosine"}, "--decay-factor needs --schedule step"),
     ({"warmup_epochs": 4.0, "epochs": 3}, "--warmup-epochs is longer than the run; lower it or raise --epochs"),
     ({"reproducible": True, "engine": "fit"}, "--reproducible cannot be kept by --engine fit; use --engine trainbox"),
+    (
+        {"cpu_baseline": "avx2"},
+        "--cpu-baseline needs --reproducible, without which bits differ from run to run",
+    ),
+    (
+        {"cpu_baseline": "avx2", "reproducible": True, "precision": "bfloat16"},
+        "--cpu-baseline needs --precision float32: oneDNN has no 16-bit kernels that all these CPUs share",
+    ),
     ({"shards": 4, "engine": "fit"}, "--shards cannot be followed by --engine fit; use --engine trainbox"),
 ]
 
@@ -52,6 +60,8 @@ def test_a_combination_that_cannot_be_followed_is_refused(flags, message):
         {"warmup_epochs": 3.0, "epochs": 3},
         {"all_reduce": "hierarchical", "device": "cpu"},
         {"reproducible": False, "engine": "fit"},
+        {"cpu_baseline": "native", "precision": "float16"},
+        {"cpu_baseline": "avx2", "reproducible": True},
     ],
 )
 def test_a_combination_that_can_be_followed_is_taken(flags):

@@ -217,3 +217,24 @@ def test_a_gpu_library_that_cannot_be_loaded_is_named(tmp_path):
         f"cannot load {library}, without which TensorFlow sees no GPU ({library}: file too short): "
         "install the GPU wheels again, or train with --device cpu"
     )
+
+
+def test_a_reproducible_run_decides_itself_what_onednn_does():
+    """TensorFlow would turn oneDNN on by the generation of the CPU, and a shell may turn it off or limit it."""
+    environ = {"ONEDNN_MAX_CPU_ISA": "AVX", "DNNL_MAX_CPU_ISA": "AVX", "TF_ENABLE_ONEDNN_OPTS": "0"}
+    notices = environment.apply(RunConfig(reproducible=True), CPU, environ=environ)
+    assert notices == [
+        "environment: DNNL_MAX_CPU_ISA, ONEDNN_MAX_CPU_ISA, TF_ENABLE_ONEDNN_OPTS ignored: --reproducible and "
+        "--cpu-baseline decide it"
+    ]
+    assert environ["TF_ENABLE_ONEDNN_OPTS"] == "1"
+    assert not environ.keys() & {"ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA"}
+    baseline = RunConfig(reproducible=True, cpu_baseline="avx512")
+    assert environment.apply(baseline, CPU, environ=environ) == []
+    assert environ["ONEDNN_MAX_CPU_ISA"] == "AVX512_CORE"
+
+
+def test_a_fast_run_leaves_onednn_to_the_user():
+    """Their values are kept, and the manifest records them."""
+    environ = applied(TF_ENABLE_ONEDNN_OPTS="0", ONEDNN_MAX_CPU_ISA="AVX2")
+    assert (environ["TF_ENABLE_ONEDNN_OPTS"], environ["ONEDNN_MAX_CPU_ISA"]) == ("0", "AVX2")

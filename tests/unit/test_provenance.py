@@ -134,6 +134,7 @@ def test_packages_are_all_that_is_installed_by_normalized_name():
 def test_variables_that_matter_are_kept_and_secrets_are_not():
     """CUDA's, TensorFlow's and Slurm's; not Terraform's, which share a prefix, nor keys of NVIDIA's services."""
     kept = {"CUDA_VISIBLE_DEVICES": "", "NCCL_P2P_DISABLE": "1", "SLURM_JOB_ID": "7", "TF_CPP_MIN_LOG_LEVEL": "2"}
+    kept |= {"GLIBC_TUNABLES": "a=b", "NPY_DISABLE_CPU_FEATURES": "AVX2", "ONEDNN_MAX_CPU_ISA": "AVX2"}
     left_out = {"NVIDIA_API_KEY": "k", "TF_VAR_password": "p", "TF_TOKEN_app": "t", "HOME": "/h", "TF_API_KEY": "k"}
     assert provenance.variables(kept | left_out) == kept
 
@@ -145,3 +146,4 @@ def test_the_host_is_named_with_its_processor():
     assert host["platform"].startswith("Linux-")
     assert host["processor"] in Path("/proc/cpuinfo").read_text() or host["processor"] == os.uname().machine
     assert host["cpus"] == len(os.sched_getaffinity(0))
+    assert set(host["instruction_sets"].split()) <= set(Path("/proc/cpuinfo").read_text().split())

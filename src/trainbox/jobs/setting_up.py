@@ -29,7 +29,8 @@ def devices(config: RunConfig, display: Display) -> Selection:
     from trainbox.jobs import choosing
 
     selection = choosing.choose(config, display)
-    environment.apply(config, selection, environ=os.environ)
+    for line in environment.apply(config, selection, environ=os.environ):
+        display.line(line)
     choosing.check_libraries(config, selection)
     return selection
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trainbox import display as displays
-from trainbox import manifest, metrics, models, plugin, run_folder, settings, trace
+from trainbox import manifest, metrics, models, plugin, processor, run_folder, settings, trace
 from trainbox.config import RunConfig
 from trainbox.display import Display
 from trainbox.errors import RunFailedError, UsageError
@@ -56,6 +56,7 @@ def _run(words: Settings, run_dir: Path, parent: Path | None, *, command: list[s
     """One start of a run, from its words to its result; where it has nothing to go on from, it begins from `parent`."""
     config = words.config
     selection = setting_up.devices(config, display)
+    processor.refuse(config, selection)
     if config.engine == "fit":
         from trainbox import fit
 
