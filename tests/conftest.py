@@ -84,7 +84,7 @@ def nvml(nvml_stub: Path, tmp_path: Path) -> Callable[[str], dict[str, str]]:
     """
 
     def describe(description: str) -> dict[str, str]:
-        path = tmp_path / "gpus"
+        path = tmp_path / f"gpus-{len(list(tmp_path.glob('gpus-*')))}"
         path.write_text(description)
         folders = [str(nvml_stub), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
         return {"LD_LIBRARY_PATH": ":".join(folders), "NVML_STUB": str(path)}

@@ -130,6 +130,29 @@ def test_a_run_is_warned_of_gpus_that_slurm_did_not_give(place, nvml):
     assert "warning: Slurm gave 2 GPUs and this process may use 8: pass on the job's CUDA_VISIBLE_DEVICES" in run.out
 
 
+def test_a_run_on_the_cpu_says_why_there_is_no_gpu(place, nvml, tmp_path):
+    """In a container that was not handed any, on a node whose driver is not loaded, in a job without a GPU of its own."""
+    words = ["train", "--model", "mlp", "--epochs", "1", "--run"]
+    contained = {"LD_LIBRARY_PATH": str(tmp_path), "APPTAINER_CONTAINER": "/x.sif"}
+    closed = nvml(EIGHT.replace(".0 0 -1", ".0 4 -1"))
+    not_loaded = (
+        "libnvidia-ml.so.1 is here and the driver not loaded: this is a login node, or load it (modprobe nvidia)"
+    )
+    for name, environ, why in [
+        (
+            "contained",
+            contained,
+            "no NVIDIA driver in this container (libnvidia-ml.so.1 was not found): start it with --nv",
+        ),
+        ("closed", closed, "this machine has 8 GPUs that this process has no permission to open"),
+        ("unloaded", nvml("init 9\n"), not_loaded),
+    ]:
+        run = place.start(*words, name, fresh=True, TRAINBOX_DEVICE="auto", **environ)
+        said = f"devices: no GPU on this machine: training on the CPU\nnote: {why}\n"
+        run.until(lambda run=run, said=said: said in run.out)
+        run.process.kill()
+
+
 @pytest.fixture
 def wheels(tmp_path):
     """A TensorFlow for GPUs that must not be loaded, and its libraries: two missing, one broken."""

@@ -125,6 +125,7 @@ def test_in_another_order_numbers_are_not_guessed():
     other = {"CUDA_DEVICE_ORDER": "FASTEST_FIRST"}
     data = listed(CUDA_VISIBLE_DEVICES="1", **other)
     assert {(row["index"], row["usable"]) for row in data["gpus"]} == {(None, None)}
+    assert data["usable"] == 1
     note = "CUDA_DEVICE_ORDER='FASTEST_FIRST': only CUDA knows which GPU has which number; unset it, or name UUIDs"
     assert data["notes"] == [note]
     assert [(row["index"], row["usable"]) for row in listed(**other)["gpus"]] == [(None, True)] * 4

@@ -158,3 +158,15 @@ def test_files_and_functions_are_short(module):
         if isinstance(node, ast.FunctionDef):
             assert (node.end_lineno or 0) - node.lineno < LONGEST_FUNCTION, node.name
     assert module.rpartition(".")[2] not in ("util", "utils", "helpers", "common", "misc")
+
+
+def test_a_job_is_loaded_when_it_is_called_for():
+    """Listing devices takes half a second because it loads no other job; a name that is none is told."""
+    code = "import sys; from trainbox import jobs; jobs.list_devices; print('trainbox.jobs.training' in sys.modules)"
+    child = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert child.stdout == "False\n"
+    from trainbox import jobs
+
+    assert all(callable(getattr(jobs, name)) for name in jobs.__all__)
+    with pytest.raises(AttributeError, match=r"^trainbox\.jobs has no other$"):
+        _ = jobs.other

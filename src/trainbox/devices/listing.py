@@ -43,18 +43,17 @@ class Row:
 
 @dataclass(frozen=True, kw_only=True)
 class Listing:
-    """The GPUs of the machine, and what is to be said of them; `absence` says why there is none."""
+    """The GPUs of the machine, and what is to be said of them; `absence` says why there is none.
+
+    `usable` is how many of them this process may use, which is known also where only CUDA knows which.
+    """
 
     rows: tuple[Row, ...]
+    usable: int
     driver: str = ""
     absence: str = ""
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
-
-    @property
-    def usable(self) -> int:
-        """How many GPUs this process may use for all that is known here."""
-        return sum(row.usable is True for row in self.rows)
 
 
 def describe(inventory: Inventory, *, environ: Mapping[str, str], around: Surroundings) -> Listing:
@@ -64,9 +63,10 @@ def describe(inventory: Inventory, *, environ: Mapping[str, str], around: Surrou
     visibility = read_visible_devices(value, inventory.gpus, order=order)
     rows = [_row(gpu, visibility, value, inventory.gpus, order) for gpu in inventory.gpus]
     rows += [Row(gpu=None, reason=CLOSED)] * inventory.closed
-    usable = sum(row.usable is not False for row in rows)
+    usable = sum(not device.gpu.fault for device in visibility.devices)
     return Listing(
         rows=tuple(rows),
+        usable=usable,
         driver=inventory.driver,
         absence=surroundings.absence(inventory, environ, around),
         notes=(

@@ -6,7 +6,7 @@ import os
 
 from trainbox import devices, gpu_libraries
 from trainbox.config import RunConfig
-from trainbox.devices import Selection
+from trainbox.devices import Selection, Surroundings
 from trainbox.display import Display
 from trainbox.errors import DevicesError
 
@@ -21,15 +21,30 @@ def choose(config: RunConfig, display: Display) -> Selection:
     try:
         selection = devices.choose(config, environ=os.environ)
     except DevicesError:
-        listing = devices.describe(devices.take_inventory(), environ=os.environ, around=around)
-        for line in devices.table(listing):
+        for line in devices.table(devices.describe(devices.take_inventory(), environ=os.environ, around=around)):
             display.line(line)
         raise
     display.line(f"devices: {selection.notice}")
+    if selection.kind == "cpu" and config.device != "cpu" and (why := _why_the_cpu(around)):
+        display.line(f"note: {why}")
     if selection.kind == "gpu":
         for warning in devices.warnings(os.environ, around, usable=selection.replicas):
             display.line(f"warning: {warning}")
     return selection
+
+
+def _why_the_cpu(around: Surroundings) -> str:
+    """Why no GPU is here, where a user may have expected one; empty on a plain machine without a driver."""
+    inventory = devices.take_inventory()
+    if inventory.closed:
+        return f"this machine has {_gpus(inventory.closed)} that this process has no permission to open"
+    if inventory.absence == "no library" and not around.container:
+        return ""
+    return devices.describe(inventory, environ=os.environ, around=around).absence
+
+
+def _gpus(count: int) -> str:
+    return "a GPU" if count == 1 else f"{count} GPUs"
 
 
 def check_libraries(config: RunConfig, selection: Selection) -> None:
