@@ -131,7 +131,7 @@ def test_a_run_is_warned_of_gpus_that_slurm_did_not_give(place, nvml):
 
 
 def test_a_run_on_the_cpu_says_why_there_is_no_gpu(place, nvml, tmp_path):
-    """In a container that was not handed any, on a node whose driver is not loaded, in a job without a GPU of its own."""
+    """In a container that was not handed any, on a node without the driver, in a job without a GPU of its own."""
     words = ["train", "--model", "mlp", "--epochs", "1", "--run"]
     contained = {"LD_LIBRARY_PATH": str(tmp_path), "APPTAINER_CONTAINER": "/x.sif"}
     closed = nvml(EIGHT.replace(".0 0 -1", ".0 4 -1"))
