@@ -7,6 +7,9 @@ import shutil
 
 import pytest
 
+from trainbox import checkpoint
+from trainbox.run_folder import atomic_write
+
 
 @pytest.fixture(scope="module")
 def base(place):
@@ -23,6 +26,14 @@ def copy(place, base, request):
     run = place.run(request.node.name)
     shutil.copytree(base.path, run.path)
     return run
+
+
+def rewrite(path, version):
+    """Save the checkpoint again as this version would."""
+    with pytest.MonkeyPatch.context() as patch:
+        found = checkpoint.read(path)
+        patch.setattr(checkpoint, "FORMAT", version)
+        checkpoint.save(path.parent, step=found.step, arrays=found.arrays, state=found.state, write=atomic_write)
 
 
 def forget_result(run):
@@ -116,7 +127,32 @@ def test_a_name_is_free_until_something_is_saved_under_it(place):
     wrong = place.trainbox("train", "--run", "corrected", "--epochs", "1", "--dataset", "digitz")
     assert wrong.ended == 4
     assert wrong.complaint.startswith("unknown data set 'digitz'; the nearest that TFDS 4.9.10 has: digits, ")
+    assert not place.run("corrected").path.exists()
     assert place.trainbox("train", "--run", "corrected", "--epochs", "1").ended == 0
+
+
+def test_a_changed_option_is_seen_without_config_json(place, copy):
+    """The checkpoint has a digest of the options."""
+    (copy.path / "config.json").unlink()
+    words = ("train", "--run", copy.path.name, "--epochs", "6")
+    command = place.trainbox(*words, "--learning-rate", "0.01")
+    assert command.ended == 2
+    assert "cannot go on like this: the digest of its options was " in command.complaint
+    assert place.trainbox(*words).ended == 0
+    assert copy.result["weights"] == place.run("six").result["weights"]
+
+
+def test_a_run_of_another_version_is_left_alone(place, copy):
+    """Exit 2 and one line; its checkpoints stay for the version that wrote them."""
+    newest = copy.checkpoints[0]
+    rewrite(newest, "trainbox-1")
+    command = place.trainbox("train", "--run", copy.path.name, "--epochs", "6")
+    assert len(copy.steps) == 5
+    assert (command.ended, command.complaint) == (
+        2,
+        f"checkpoint output/{newest.relative_to(copy.path.parent)} has format 'trainbox-1', not 'trainbox-2'; use the "
+        "version that wrote it",
+    )
 
 
 def test_one_job_at_a_time_is_let_into_a_run(place):

@@ -33,6 +33,14 @@ REFUSED = [
         "--cpu-baseline needs --precision float32: oneDNN has no 16-bit kernels that all these CPUs share",
     ),
     ({"shards": 4, "engine": "fit"}, "--shards cannot be followed by --engine fit; use --engine trainbox"),
+    (
+        {"checkpoint_steps": 5, "engine": "fit"},
+        "--checkpoint-steps cannot be kept by --engine fit, which saves after each epoch; use --engine trainbox",
+    ),
+    (
+        {"checkpoint_minutes": 0.5, "engine": "fit"},
+        "--checkpoint-minutes cannot be kept by --engine fit, which saves after each epoch; use --engine trainbox",
+    ),
 ]
 
 
@@ -60,6 +68,7 @@ def test_a_combination_that_cannot_be_followed_is_refused(flags, message):
         {"warmup_epochs": 3.0, "epochs": 3},
         {"all_reduce": "hierarchical", "device": "cpu"},
         {"reproducible": False, "engine": "fit"},
+        {"checkpoint_steps": 0, "checkpoint_minutes": 0.0, "engine": "fit"},
         {"cpu_baseline": "native", "precision": "float16"},
         {"cpu_baseline": "avx2", "reproducible": True},
     ],

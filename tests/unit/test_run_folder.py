@@ -72,6 +72,32 @@ def test_a_folder_is_made_with_its_parents(tmp_path):
     assert list(folder.path.iterdir()) == []
 
 
+def test_a_folder_into_which_no_run_has_started_is_removed(tmp_path):
+    """With what was made for it, and not if it was there before, holds anything, or another job is in it."""
+    made, before = RunFolder.create(tmp_path / "new", "first"), RunFolder.create(tmp_path / "old", "first")
+    with made.lock(), RunFolder.create(tmp_path / "old", "first").lock():
+        (made.path / "train.log").touch()
+        with pytest.raises(UsageError), RunFolder(path=made.path, made=made.made).lock():
+            pass
+        assert made.path.exists()
+    assert (tmp_path / "new").exists() is False
+    assert before.path.exists()
+    begun = RunFolder.create(tmp_path / "new", "first")
+    with begun.lock():
+        begun.write("config.json", b"{}")
+    assert {path.name for path in begun.path.iterdir()} == {".lock", "config.json"}
+
+
+@pytest.mark.parametrize(
+    ("name", "message"), [("", "--fork is ''; give a name, and the"), ("-x", "--fork is '-x'; a name")]
+)
+def test_the_name_of_a_fork_is_one_too(name, message):
+    """It is told by its own option."""
+    with pytest.raises(UsageError) as refusal:
+        run_folder.checked(name, option="--fork")
+    assert str(refusal.value).startswith(message)
+
+
 def test_a_file_in_the_way_is_named(tmp_path):
     """A run's folder cannot be a file."""
     (tmp_path / "first").write_text("")
