@@ -47,7 +47,9 @@ def divide_instead_of_approximating() -> None:
     """
 
     def reciprocal(x: Any, name: str | None = None) -> Any:
-        return tf.math.divide(tf.ones([], tf.convert_to_tensor(x).dtype), x, name=name)
+        # Not 1/x, which TensorFlow's constant folding would turn into its own reciprocal again. Its arithmetic
+        # optimizer would do the same with roots, and is off where bits are kept.
+        return tf.math.negative(tf.math.divide(tf.constant(-1, tf.convert_to_tensor(x).dtype), x), name=name)
 
     def rsqrt(x: Any, name: str | None = None) -> Any:
         return reciprocal(tf.math.sqrt(x), name=name)
