@@ -31,6 +31,7 @@ SONAMES = {
     "nccl": "libnccl.so.2",
     "cupti": "libcupti.so.12",
 }
+DRIVER = "libcuda.so.1"
 FOR_ANY_GPU = ("cudart", "cublas", "cublasLt", "cudnn", "cufft", "cusolver", "cusparse")
 FOR_SEVERAL_GPUS = (*FOR_ANY_GPU, "nccl")
 
@@ -86,10 +87,13 @@ def problem(*, several: bool = False) -> str:
             "own, or take the GPU image"
         )
     wanted = FOR_SEVERAL_GPUS if several else FOR_ANY_GPU
-    failed = [library for library in examine() if library.error and library.name in wanted]
+    driver = _examine("cuda", DRIVER, None)
+    failed = [one for one in [driver, *examine()] if one.error and one.name in (driver.name, *wanted)]
     missing = [library.soname for library in failed if library.path is None and _NOT_FOUND in library.error]
     told = [f"not found: {', '.join(missing)}"] if missing else []
     told += [f"{one.soname} does not load: {one.error}" for one in failed if one.soname not in missing]
+    if driver.soname in missing:
+        told.append(f"{DRIVER} is the driver's, which a container gets with NVIDIA_DRIVER_CAPABILITIES=compute,utility")
     if failed and (folders := os.environ.get("LD_LIBRARY_PATH")):
         told.append(f"LD_LIBRARY_PATH is {shown(folders)}")
     return "; ".join(told)

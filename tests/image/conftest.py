@@ -16,7 +16,7 @@ STRANGER = 54321  # a uid and gid that no passwd file knows
 
 @pytest.fixture(scope="session")
 def unavailable() -> Callable[[str, str], NoReturn]:
-    """Skip for want of something (docker, apptainer, gpu_image), or fail where TRAINBOX_REQUIRE lists it."""
+    """Skip for want of something (docker, cdi, apptainer, gpu_image), or fail where TRAINBOX_REQUIRE lists it."""
 
     def skip_or_fail(what: str, reason: str) -> NoReturn:
         if what in os.environ.get("TRAINBOX_REQUIRE", "").split(","):

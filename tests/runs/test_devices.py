@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from trainbox import gpu_libraries
+from trainbox.values import shown
 
 EIGHT = "driver 570.86.10\n" + "".join(
     f"gpu 0:{number}b.0 0 -1 85899345920 9.0 GPU-{number}0000000-0000-0000-0000-000000000000 NVIDIA H100\n"
@@ -155,15 +156,16 @@ def test_a_run_on_the_cpu_says_why_there_is_no_gpu(place, nvml, tmp_path):
 
 @pytest.fixture
 def wheels(tmp_path):
-    """A TensorFlow for GPUs that must not be loaded, and its libraries: two missing, one broken."""
+    """A TensorFlow for GPUs that must not be loaded, its libraries (three missing, one broken) and the driver's."""
     compiler = shutil.which("cc")
     if compiler is None:
         pytest.skip("no C compiler for libraries to load")
     site = tmp_path / "site"
-    for name, soname in gpu_libraries.SONAMES.items():
-        library = site / "nvidia" / name / "lib" / soname
-        library.parent.mkdir(parents=True)
-        words = [compiler, "-shared", "-nostdlib", f"-Wl,-soname,{soname}", "-xc", "-o", str(library), "-"]
+    (tmp_path / "driver").mkdir()
+    libraries = {name: site / "nvidia" / name / "lib" / soname for name, soname in gpu_libraries.SONAMES.items()}
+    for name, library in [*libraries.items(), ("cuda", tmp_path / "driver" / gpu_libraries.DRIVER)]:
+        library.parent.mkdir(parents=True, exist_ok=True)
+        words = [compiler, "-shared", "-nostdlib", f"-Wl,-soname,{library.name}", "-xc", "-o", str(library), "-"]
         subprocess.run(words, input=f"int {name};", text=True, check=True)
     for missing in ("cufft/lib/libcufft.so.11", "nccl/lib/libnccl.so.2", "cupti/lib/libcupti.so.12"):
         (site / "nvidia" / missing).unlink()
@@ -177,6 +179,7 @@ def wheels(tmp_path):
 def test_every_library_that_tensorflow_could_not_load_is_named(place, nvml, wheels, gpus, missing):
     """With its path and the linker's reason, before TensorFlow is loaded; NCCL counts from two GPUs on."""
     variables = nvml(EIGHT) | {"PYTHONPATH": str(wheels)}
+    variables["LD_LIBRARY_PATH"] += f":{wheels.parent}/driver"
     words = ["train", "--gpus", gpus, "--run", f"libraries-{gpus}"]
     run = place.trainbox(*words, fresh=True, TRAINBOX_DEVICE="auto", **variables)
     assert run.wait() == 3
@@ -184,8 +187,19 @@ def test_every_library_that_tensorflow_could_not_load_is_named(place, nvml, whee
     selected = "any of the 2 selected GPUs" if gpus == "2" else "the selected GPU"
     assert run.complaint == (
         f"TensorFlow cannot use {selected}: not found: {missing}; libcudnn.so.9 does not load: {broken}: file too "
-        f"short; LD_LIBRARY_PATH is '{variables['LD_LIBRARY_PATH']}'; --device cpu trains on the CPU"
+        f"short; LD_LIBRARY_PATH is {shown(variables['LD_LIBRARY_PATH'])}; --device cpu trains on the CPU"
     )
+
+
+def test_a_driver_without_its_library_for_computing_is_named(place, nvml, wheels):
+    """nvidia-smi works in such a container, and nothing else does."""
+    variables = nvml(EIGHT) | {"PYTHONPATH": str(wheels)}
+    run = place.trainbox("train", "--gpus", "1", "--run", "utility", fresh=True, TRAINBOX_DEVICE="auto", **variables)
+    assert run.wait() == 3
+    assert "not found: libcuda.so.1, libcufft.so.11; " in run.complaint
+    assert (
+        "; libcuda.so.1 is the driver's, which a container gets with NVIDIA_DRIVER_CAPABILITIES=compute,utility; "
+    ) in run.complaint
 
 
 CONFIGURE = """

@@ -13,7 +13,8 @@ from trainbox import gpu_libraries
 PROGRAM = """
 import dataclasses, json, sys
 from trainbox import gpu_libraries
-print(json.dumps([gpu_libraries.built_for_gpus(), *map(dataclasses.asdict, gpu_libraries.examine())]))
+told = [gpu_libraries.problem(several=several) for several in (False, True)]
+print(json.dumps([told, gpu_libraries.built_for_gpus(), *map(dataclasses.asdict, gpu_libraries.examine())]))
 assert "tensorflow" not in sys.modules
 """
 SONAMES = gpu_libraries.SONAMES
@@ -39,12 +40,17 @@ def wheels(tmp_path):
 
 def examined(site, **environ):
     """Whether that TensorFlow was built for GPUs, and the libraries by name."""
+    return asked(site, **environ)[1:]
+
+
+def asked(site, **environ):
+    """What keeps one and several GPUs from being used, whether TensorFlow was built for GPUs, and the libraries."""
     child = subprocess.run(
         [sys.executable, "-c", PROGRAM], env={**os.environ, "PYTHONPATH": str(site), **environ},
         capture_output=True, text=True, check=True,
     )  # fmt: skip
-    built, *libraries = json.loads(child.stdout)
-    return built, {library.pop("name"): library for library in libraries}
+    told, built, *libraries = json.loads(child.stdout)
+    return told, built, {library.pop("name"): library for library in libraries}
 
 
 def test_every_library_of_the_wheels_is_found_and_loads(wheels):
@@ -79,6 +85,20 @@ def test_a_host_library_path_wins_over_the_wheels(wheels, tmp_path):
     _, libraries = examined(wheels, LD_LIBRARY_PATH=f"{tmp_path}/none:{host}")
     assert libraries["cudnn"]["path"] == str(host / "libcudnn.so.9")
     assert libraries["cufft"]["path"] == str(wheels / "nvidia/cufft/lib/libcufft.so.11")
+
+
+def test_nothing_is_the_matter_where_all_load_and_nccl_counts_from_two_gpus_on(wheels, tmp_path):
+    """One line otherwise; the profiler's library is nobody's need."""
+    driver = tmp_path / "driver"
+    driver.mkdir()
+    shutil.copy(wheels / "nvidia/cupti/lib/libcupti.so.12", driver / "libcuda.so.1")
+    assert asked(wheels, LD_LIBRARY_PATH=str(driver))[0] == ["", ""]
+    for name in ("nccl/lib/libnccl.so.2", "cupti/lib/libcupti.so.12"):
+        (wheels / "nvidia" / name).unlink()
+    assert asked(wheels, LD_LIBRARY_PATH=str(driver))[0] == [
+        "",
+        f"not found: libnccl.so.2; LD_LIBRARY_PATH is '{driver}'",
+    ]
 
 
 @pytest.mark.parametrize(("record", "built"), [("True", True), ("False", False), (None, True)])
