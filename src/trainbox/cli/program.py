@@ -19,7 +19,7 @@ COMMANDS = {
     "export": "Write a run's last or best checkpoint as a SavedModel and as model.keras.",
     "reproduce": "Run a finished run again from its manifest alone, and tell whether the bits are the same.",
     "compare": "Tell the first step at which two runs part, and what differs.",
-    "devices": "List every GPU of this machine, whether it may be used, and if not, why.",
+    "devices": "List every GPU of this machine, whether this process may use it, and if not, why.",
     "config": "Show each value that `train` would use and where it comes from.",
 }
 CONTEXT = {"max_content_width": 120, "help_option_names": ["--help", "-h"]}
