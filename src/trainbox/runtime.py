@@ -47,9 +47,10 @@ def divide_instead_of_approximating() -> None:
     """
 
     def reciprocal(x: Any, name: str | None = None) -> Any:
-        # Not 1/x, which TensorFlow's constant folding would turn into its own reciprocal again. Its arithmetic
-        # optimizer would do the same with roots, and is off where bits are kept.
-        return tf.math.negative(tf.math.divide(tf.constant(-1, tf.convert_to_tensor(x).dtype), x), name=name)
+        # Not 1/x, which constant folding would turn into TensorFlow's own reciprocal again, in gradients too. The
+        # arithmetic optimizer would do the same with roots, and is off where bits are kept.
+        kind = tf.convert_to_tensor(x).dtype
+        return tf.math.multiply(tf.constant(0.5, kind), tf.math.divide(tf.constant(2, kind), x), name=name)
 
     def rsqrt(x: Any, name: str | None = None) -> Any:
         return reciprocal(tf.math.sqrt(x), name=name)

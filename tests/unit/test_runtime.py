@@ -16,17 +16,19 @@ one = np.float32(1)
 
 @tf.function(autograph=False, input_signature=[tf.TensorSpec([4096], tf.float32)])
 def compiled(x):
-    with tf.GradientTape() as tape:
+    with tf.GradientTape(persistent=True) as tape:
         tape.watch(x)
-        logarithm = tf.math.log(x)
+        logarithm, inverse = tf.math.log(x), tf.math.reciprocal(x)
     return {
         "rsqrt": tf.math.rsqrt(x),
         "reciprocal": tf.math.reciprocal(x),
         "gradient of log": tape.gradient(logarithm, x),
+        "gradient of reciprocal": tape.gradient(inverse, x),
         "normalization": tf.nn.batch_normalization(one, tf.zeros_like(x), x, None, None, 0.0),
     }
 root, whole = one / np.sqrt(x), one / x
 wanted = {"rsqrt": root, "reciprocal": whole, "gradient of log": whole, "normalization": root}
+wanted["gradient of reciprocal"] = -whole / x
 found = {name: (value, wanted[name]) for name, value in compiled(tf.constant(x)).items()}
 print(json.dumps({name: a.numpy().tobytes() == b.tobytes() for name, (a, b) in found.items()}))
 """
@@ -36,4 +38,5 @@ def test_inverses_are_divisions_to_the_last_bit():
     """As rounded by IEEE 754, like NumPy's, wherever Python code asks for them; TensorFlow's own kernels are not."""
     child = subprocess.run([sys.executable, "-c", DIVIDED], capture_output=True, text=True, check=True)
     same = json.loads(child.stdout)
-    assert same == dict.fromkeys(["rsqrt", "reciprocal", "gradient of log", "normalization"], True)
+    names = ["rsqrt", "reciprocal", "gradient of log", "gradient of reciprocal", "normalization"]
+    assert same == dict.fromkeys(names, True)
