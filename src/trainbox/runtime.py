@@ -7,6 +7,7 @@ from typing import Any
 import absl.logging
 import keras
 import tensorflow as tf
+from tensorflow.python.framework import ops
 from tensorflow.python.ops import math_ops
 
 from trainbox import gpu_libraries
@@ -34,9 +35,27 @@ def configure(config: RunConfig, selection: Selection) -> None:
     keras.utils.set_random_seed(config.seed)
     if config.reproducible:
         tf.config.experimental.enable_op_determinism()
+        if selection.kind == "cpu":
+            sum_bias_gradients()
     if config.cpu_baseline != "native":
         divide_instead_of_approximating()
     keras.config.set_dtype_policy({"float32": "float32"}.get(config.precision, f"mixed_{config.precision}"))
+
+
+def sum_bias_gradients() -> None:
+    """Let the gradient of every bias be a plain sum over all other dimensions.
+
+    oneDNN's graph pass merges TensorFlow's own operation for it into the gradient of a convolution's filter, but only
+    where both depend on the same nodes: it did so on the first of two replicas and not on the second, and the merged
+    operation adds in another order. There is no switch for this pass alone, and a gradient cannot be registered twice.
+    """
+
+    def gradient(operation: Any, received: Any) -> tuple[Any, Any]:
+        layout = tf.compat.as_str(operation.get_attr("data_format"))
+        channels = 1 if layout == "NCHW" else received.shape.rank - 1
+        return received, tf.reduce_sum(received, [i for i in range(received.shape.rank) if i != channels])
+
+    ops.gradient_registry._registry["BiasAdd"]["type"] = gradient
 
 
 def divide_instead_of_approximating() -> None:
