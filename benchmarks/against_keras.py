@@ -195,7 +195,8 @@ class Engine:
 
     def turn(self) -> float:
         """Examples per second of one more epoch."""
-        assert self._process.stdin is not None and self._process.stdout is not None
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
         self._process.stdin.write("turn\n")
         return float(self._process.stdout.readline())
 

@@ -142,7 +142,7 @@ def test_an_image_is_built_when_its_base_is_there(checkout) -> None:
     [("gpu", "gpu", True), ("cpu", "gpu", True), ("cpu", "cpu", True), ("gpu", "cpu", False), ("gpu", "", False)],
 )
 def test_the_image_of_a_plain_docker_build_is_found(checkout, machine: str, latest: str, taken: bool) -> None:
-    """trainbox:latest, of `docker build -t trainbox .`, serves any machine, or one without GPUs if it is a CPU image."""
+    """trainbox:latest, of `docker build -t trainbox .`, serves any machine, a CPU image one without GPUs."""
     answer = f'case "$*" in *trainbox:latest*) echo "sha256:def {latest}"; exit 0 ;; esac'
     checkout.stand_in("docker", f"{answer}; {NO_IMAGE_NO_BASE}")
     command = checkout.plan("train", TRAINBOX_VARIANT=machine)
