@@ -160,4 +160,7 @@ def test_early_stopping_and_the_best_checkpoint_are_those_of_the_straight_run(pl
     results = [without_times([one.result])[0] for one in (run, place.run("early"))]
     assert results[0] == results[1]
     assert run.result["stopped_early"]
+    refused = place.trainbox("train", "--run", "earlier", *words, *on(4), "--threads", "4", "--epochs", "61")
+    assert refused.ended == 2
+    assert "a run that cannot go on like this: --threads was 0 and is 4; say it as it was" in refused.complaint
     assert run.result["best_step"] < run.result["step"]

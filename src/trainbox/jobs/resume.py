@@ -71,7 +71,7 @@ def check_words(run_dir: Path, now: Settings) -> None:
     before = settings.load(run_dir).config
     different = [
         f"--{name.replace('_', '-')} was {getattr(before, name)} and is {getattr(now.config, name)}"
-        for name in _deciding()
+        for name in _deciding(before)
         if getattr(before, name) != getattr(now.config, name)
     ]
     _refuse(run_dir, different)
@@ -82,7 +82,9 @@ def digest(config: RunConfig) -> str:
 
     So it stays what it is when a later version has more options.
     """
-    told = {name: getattr(config, name) for name in _deciding() if getattr(config, name) != getattr(RunConfig(), name)}
+    default = RunConfig()
+    names = [name for name in _deciding(config) if getattr(config, name) != getattr(default, name)]
+    told = {name: getattr(config, name) for name in names}
     return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
 
 
@@ -142,8 +144,10 @@ def check_code(run_dir: Path, config: RunConfig, *, before: str | None, now: str
         _refuse(run_dir, [f"the file of --model {config.model} has changed"])
 
 
-def _deciding() -> list[str]:
-    return [name for name in options() if name not in FREE and name not in PLANNED]
+def _deciding(config: RunConfig) -> list[str]:
+    # Other threads add in another order, which matters where bits are promised.
+    bits = ("threads",) if config.reproducible else ()
+    return [name for name in options() if name in bits or (name not in FREE and name not in PLANNED)]
 
 
 def _refuse(run_dir: Path, different: list[str]) -> None:

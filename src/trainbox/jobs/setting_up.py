@@ -41,6 +41,10 @@ def strategy(config: RunConfig, selection: Selection) -> tf.distribute.Strategy:
     Raises:
         DevicesError, UsageError: see `runtime.configure` and `strategy.build`.
     """
+    from trainbox import loading
+
+    loading.load_tensorflow()
+
     from trainbox import runtime
     from trainbox import strategy as strategies
 

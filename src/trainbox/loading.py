@@ -1,0 +1,64 @@
+"""Importing TensorFlow without the notices that it writes to standard error before it can be told not to."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import re
+import signal
+import sys
+from collections.abc import Iterator
+
+_NOTICE = re.compile(
+    rb"WARNING: All log messages before absl::InitializeLog|.*(oneDNN custom operations are on|cpu_feature_guard"
+    rb"|rebuild TensorFlow with the appropriate compiler flags)"
+)
+
+
+def load_tensorflow() -> None:
+    """Import TensorFlow, if it is not there yet; the environment must be what the run needs (`environment.apply`)."""
+    if "tensorflow" not in sys.modules:
+        with without_notices():
+            importlib.import_module("tensorflow")
+
+
+@contextlib.contextmanager
+def without_notices() -> Iterator[None]:
+    """Keep TensorFlow's notices from standard error, its file descriptor included, and nothing else.
+
+    A process of its own passes the other lines on, so that none is lost where the import ends the whole process, as it
+    does on a CPU without AVX.
+    """
+    reader, writer = os.pipe()
+    sys.stderr.flush()
+    kept = os.dup(2)
+    passing_on = os.fork()
+    if passing_on == 0:
+        os.close(writer)
+        _pass_on(reader, kept)
+    os.close(reader)
+    os.dup2(writer, 2)
+    os.close(writer)
+    try:
+        yield
+    finally:
+        sys.stderr.flush()
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.waitpid(passing_on, 0)
+
+
+def _pass_on(reader: int, target: int) -> None:
+    """In the process of its own: to the end of `reader`, which comes when the other process has its own again."""
+    try:
+        # What ends the other process ends this one by the end of the pipe, when all is said.
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
+            signal.signal(number, signal.SIG_IGN)
+        os.dup2(os.open(os.devnull, os.O_RDWR), 2)
+        with os.fdopen(reader, "rb") as lines:
+            for line in lines:
+                if not _NOTICE.match(line):
+                    os.write(target, line)
+    finally:
+        os._exit(0)
