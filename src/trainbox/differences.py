@@ -19,7 +19,16 @@ _LEFT_OUT = re.compile(
 # Options that name devices and places. Which devices they come to stands in `plan` and `devices`.
 WHERE = ("device", "gpus", "devices", "logical_devices", "data_dir", "output_dir", "offline", "progress")
 # Options that change what is kept and not what is computed.
-_KEPT = ("run", "checkpoint_epochs", "checkpoint_steps", "checkpoint_minutes", "keep", "log_steps", "tensorboard")
+_KEPT = (
+    "run",
+    "checkpoint_epochs",
+    "checkpoint_steps",
+    "checkpoint_minutes",
+    "keep",
+    "log_steps",
+    "tensorboard",
+    "first_step_seconds",
+)
 _CANNOT = re.compile(
     rf"config\.({'|'.join(WHERE + _KEPT)})"
     r"|data\.path|files\..*|runtime|host\.(name|platform)|image\.name|fork\.run"

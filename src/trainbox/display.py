@@ -33,10 +33,10 @@ class Display(Protocol):
     def begin(self, *, epochs: int, steps_per_epoch: int, step: int) -> None:
         """Training begins at `step`, which is not 0 in a resumed run."""
 
-    def update(self, *, epoch: int, step: int, scalars: Mapping[str, float]) -> None:
+    def update(self, *, epoch: int, step: int, scalars: Mapping[str, float | None]) -> None:
         """A block of steps is done."""
 
-    def epoch(self, *, epoch: int, epochs: int, seconds: float, scalars: Mapping[str, float]) -> None:
+    def epoch(self, *, epoch: int, epochs: int, seconds: float, scalars: Mapping[str, float | None]) -> None:
         """An epoch is done and evaluated; `seconds` are those of the whole run."""
 
     def close(self) -> None:
@@ -119,10 +119,10 @@ class PlainDisplay:
     def begin(self, *, epochs: int, steps_per_epoch: int, step: int) -> None:
         pass
 
-    def update(self, *, epoch: int, step: int, scalars: Mapping[str, float]) -> None:
+    def update(self, *, epoch: int, step: int, scalars: Mapping[str, float | None]) -> None:
         pass
 
-    def epoch(self, *, epoch: int, epochs: int, seconds: float, scalars: Mapping[str, float]) -> None:
+    def epoch(self, *, epoch: int, epochs: int, seconds: float, scalars: Mapping[str, float | None]) -> None:
         head, rest = epoch_line(epoch=epoch, epochs=epochs, seconds=seconds, scalars=scalars)
         self._say(f"{BOLD}{head}{RESET}{rest}" if self._colors else head + rest)
 
@@ -176,15 +176,15 @@ class LiveDisplay:
         )
         self._progress.start()
 
-    def update(self, *, epoch: int, step: int, scalars: Mapping[str, float]) -> None:
+    def update(self, *, epoch: int, step: int, scalars: Mapping[str, float | None]) -> None:
         if self._progress is None:
             return
-        said = [f"{SHOWN[key]} {number(scalars[key])}" for key in ("train/loss", "train/accuracy") if key in scalars]
-        if RATE in scalars:
-            said.append(f"{scalars[RATE]:,.0f}/s")
+        said = [f"{SHOWN[key]} {number(value)}" for key, value in _known(scalars, "train/loss", "train/accuracy")]
+        said += [f"{value:,.0f}/s" for _, value in _known(scalars, RATE)]
+        said += gpus(scalars)
         self._progress.update(self._task, completed=step, description=self._where(step), scalars="  ".join(said))
 
-    def epoch(self, *, epoch: int, epochs: int, seconds: float, scalars: Mapping[str, float]) -> None:
+    def epoch(self, *, epoch: int, epochs: int, seconds: float, scalars: Mapping[str, float | None]) -> None:
         self.line("".join(epoch_line(epoch=epoch, epochs=epochs, seconds=seconds, scalars=scalars)))
 
     def close(self) -> None:
@@ -211,11 +211,11 @@ class Tee:
         for display in self._displays:
             display.begin(epochs=epochs, steps_per_epoch=steps_per_epoch, step=step)
 
-    def update(self, *, epoch: int, step: int, scalars: Mapping[str, float]) -> None:
+    def update(self, *, epoch: int, step: int, scalars: Mapping[str, float | None]) -> None:
         for display in self._displays:
             display.update(epoch=epoch, step=step, scalars=scalars)
 
-    def epoch(self, *, epoch: int, epochs: int, seconds: float, scalars: Mapping[str, float]) -> None:
+    def epoch(self, *, epoch: int, epochs: int, seconds: float, scalars: Mapping[str, float | None]) -> None:
         for display in self._displays:
             display.epoch(epoch=epoch, epochs=epochs, seconds=seconds, scalars=scalars)
 
@@ -224,13 +224,33 @@ class Tee:
             display.close()
 
 
-def epoch_line(*, epoch: int, epochs: int, seconds: float, scalars: Mapping[str, float]) -> tuple[str, str]:
+def epoch_line(*, epoch: int, epochs: int, seconds: float, scalars: Mapping[str, float | None]) -> tuple[str, str]:
     """The line of an epoch, its head apart: `epoch 3/12`, `  loss 0.1234  accuracy 0.9876 …`."""
-    said = [f"{words} {number(scalars[key])}" for key, words in SHOWN.items() if key in scalars]
-    if RATE in scalars:
-        said.append(f"{scalars[RATE]:,.0f} examples/s")
+    said = [f"{SHOWN[key]} {number(value)}" for key, value in _known(scalars, *SHOWN)]
+    said += [f"{value:,.0f} examples/s" for _, value in _known(scalars, RATE)]
+    said += gpus(scalars)
     said.append(f"{seconds:.1f} s")
     return f"epoch {epoch + 1:{len(str(epochs))}}/{epochs}", "  " + "  ".join(said)
+
+
+def gpus(scalars: Mapping[str, float | None]) -> list[str]:
+    """The GPUs in short, `GPU 96 % 41.2 GiB`: how busy, of several from the least to the most, and the most memory."""
+    busy, memory = (
+        [value for name, value in _known(scalars, *scalars) if name.startswith("gpu/") and name.endswith(end)]
+        for end in ("/utilization", "/memory_bytes")
+    )
+    said = []
+    if busy:
+        low, high = (f"{value:.0f}" for value in (min(busy), max(busy)))
+        said.append(f"{low} %" if low == high else f"{low} to {high} %")
+    if memory:
+        said.append(f"{max(memory) / 2**30:.1f} GiB")
+    return [" ".join(["GPU" if len(busy or memory) == 1 else f"{len(busy or memory)} GPUs", *said])] if said else []
+
+
+def _known(scalars: Mapping[str, float | None], *names: str) -> list[tuple[str, float]]:
+    """Those of the scalars that have a value, in the order of `names`."""
+    return [(name, value) for name in names if (value := scalars.get(name)) is not None]
 
 
 def number(value: float) -> str:

@@ -12,6 +12,7 @@ import numpy as np
 
 from trainbox import randomness, scaling
 from trainbox.blocks import Meter, Pace
+from trainbox.bottleneck import Timings
 from trainbox.cadence import Cadence
 from trainbox.callbacks import Callbacks
 from trainbox.data.pipeline import Indices, deal, epoch_order
@@ -25,7 +26,7 @@ from trainbox.progress import Progress
 class Writer(Protocol):
     """Takes one line of metrics."""
 
-    def write(self, *, step: int, epoch: int, seconds: float, scalars: Mapping[str, float]) -> None: ...
+    def write(self, *, step: int, epoch: int, seconds: float, scalars: Mapping[str, float | None]) -> None: ...
 
 
 class Trace(Protocol):
@@ -34,12 +35,20 @@ class Trace(Protocol):
     def write(self, *, first_step: int, statistics: Sequence[Sequence[float]], bits: Sequence[int]) -> None: ...
 
 
+class Devices(Protocol):
+    """Tells what the devices do as scalars: since the last line, and now."""
+
+    def take(self) -> Mapping[str, float | None]: ...
+
+    def latest(self) -> Mapping[str, float | None]: ...
+
+
 class Display(Protocol):
     """Shows where the run is."""
 
-    def update(self, *, epoch: int, step: int, scalars: Mapping[str, float]) -> None: ...
+    def update(self, *, epoch: int, step: int, scalars: Mapping[str, float | None]) -> None: ...
 
-    def epoch(self, *, epoch: int, epochs: int, seconds: float, scalars: Mapping[str, float]) -> None: ...
+    def epoch(self, *, epoch: int, epochs: int, seconds: float, scalars: Mapping[str, float | None]) -> None: ...
 
 
 @dataclass(kw_only=True)
@@ -50,7 +59,8 @@ class Loop:
     are the names of what they report, `validate` gives the validation metrics or is None, `save` takes a checkpoint of
     the variables and `progress`, and `await_saved` comes back when it is on the disk; both raise what kept the last one
     from there. `check_stop` raises InterruptedRunError when a signal asked for it, `learning_rate` tells the rate of an
-    optimizer step, counted from 0. `trace` gets the fingerprints of steps that are traced.
+    optimizer step, counted from 0. `trace` gets the fingerprints of steps that are traced, `timings`
+    keeps where the time went.
     """
 
     plan: Plan
@@ -67,12 +77,14 @@ class Loop:
     writer: Writer
     trace: Trace | None = None
     display: Display
+    devices: Devices
     callbacks: Callbacks
     progress: Progress
     log_steps: int
     checkpoint_epochs: int
     cadence: Cadence
     patience: int
+    timings: Timings = field(default_factory=Timings)
     _pace: Pace = field(default_factory=Pace)
     _meter: Meter = field(default_factory=Meter)
     _saved_step: tuple[int, int] = (0, 0)
@@ -115,6 +127,7 @@ class Loop:
         """The steps of `epoch` that are not done yet."""
         progress, plan = self.progress, self.plan
         position = progress.position(epoch, plan.steps_per_epoch)
+        self.timings.pause()
         if position == 0:
             progress.epoch_sums = [0.0] * len(self.statistics)
             self._meter = Meter()
@@ -135,7 +148,7 @@ class Loop:
             self.display.update(
                 epoch=epoch,
                 step=progress.shown(plan.steps_per_epoch),
-                scalars={**_train(logs), "train/examples_per_second": progress.rate},
+                scalars={**_train(logs), "train/examples_per_second": progress.rate, **self.devices.latest()},
             )
             # At the end of the epoch it is saved when the epoch is closed.
             if position < plan.steps_per_epoch and self.cadence.due(progress.step):
@@ -170,8 +183,10 @@ class Loop:
         assert self.block is not None
         statistics, taken, scale_state, *prints = self.block(Batch(indices, weights, seeds), before)
         rows, taken = statistics.numpy(), taken.numpy()
-        seconds = time.perf_counter() - began
-        self._meter.note(examples=int(weights.sum()), seconds=seconds, compiling=not self._pace.measured)
+        ended = time.perf_counter()
+        seconds, examples = ended - began, int(weights.sum())
+        self.timings.block(began=began, ended=ended, steps=steps, examples=examples)
+        self._meter.note(examples=examples, seconds=seconds, compiling=not self._pace.measured)
         progress.rate = self._meter.rate
         self._pace.note(steps=steps, seconds=seconds)
         progress.seconds += seconds
@@ -196,7 +211,7 @@ class Loop:
             progress.interval_sums = [total + value for total, value in zip(progress.interval_sums, row, strict=True)]
         in_epoch = progress.position(epoch, self.plan.steps_per_epoch)
         if self.log_steps and progress.step % self.log_steps == 0 and in_epoch < self.plan.steps_per_epoch:
-            self._write(epoch, self._interval())
+            self._write(epoch, {**self._interval(), **self.devices.take()})
 
     def _interval(self) -> dict[str, float]:
         """Means since the last interval, whose sums begin anew."""
@@ -216,10 +231,10 @@ class Loop:
         if not math.isfinite(logs["loss"]):
             raise self._diverged("no step of the epoch had a finite loss", epoch)
         validation = self.validate() if self.validate else {}
-        scalars = _train(logs | self._rates())
+        scalars: dict[str, float | None] = {**_train(logs | self._rates()), **self.devices.take()}
         scalars |= {f"validation/{name}": value for name, value in validation.items()}
         if self.log_steps and progress.step % self.log_steps == 0:
-            scalars = self._interval() | scalars
+            scalars = {**self._interval(), **scalars}
         logs |= {f"val_{name}": value for name, value in validation.items()}
         loss = validation.get("loss", logs["loss"])
         improved = self._note_best(loss)
@@ -245,7 +260,7 @@ class Loop:
         progress.epochs_since_best = 0 if improved else progress.epochs_since_best + 1
         return improved
 
-    def _write(self, epoch: int, scalars: Mapping[str, float]) -> None:
+    def _write(self, epoch: int, scalars: Mapping[str, float | None]) -> None:
         progress = self.progress
         self.writer.write(step=progress.step, epoch=epoch + 1, seconds=progress.seconds, scalars=scalars)
 
@@ -255,6 +270,7 @@ class Loop:
             self.save(self.progress)
             self._saved_step = here
             self.cadence.saved()
+            self.timings.pause()
 
     def _diverged(self, what: str, epoch: int) -> DivergedError:
         kept = "the last good checkpoint is kept" if self._saved_step[0] else "nothing is saved yet"

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from trainbox import checkpoint, evaluate, export, manifest, metrics
+from trainbox.bottleneck import Verdict
 from trainbox.data.pipeline import ResidentRows
 from trainbox.data.prepared import DatasetInfo
 from trainbox.display import Display, number
@@ -36,9 +37,13 @@ def finish(
     writer: MetricWriter,
     *,
     tested: Mapping[str, float],
+    verdict: Verdict | None,
     display: Display,
 ) -> None:
-    """Write the test's line, `model.keras`, and the result in the manifest, after which the run is complete."""
+    """Write the test's line, `model.keras`, and the result in the manifest, after which the run is complete.
+
+    What bounds the run is in the result for information; no comparison of runs looks at it.
+    """
     # A run that was killed between this line and its result comes here again.
     if tested and "test/loss" not in (metrics.read(run_dir) or [{}])[-1]:
         writer.write(step=progress.step, epoch=progress.epochs_done, seconds=progress.seconds, scalars=tested)
@@ -47,6 +52,10 @@ def finish(
         learner.average.give_to(learner.model)
     if notice := export.save_for_keras(learner.model, run_dir / "model.keras"):
         display.line(notice)
+    if verdict:
+        result["speed"] = verdict.as_dict()
+        for line in verdict.lines:
+            display.line(line)
     manifest.finish(run_dir, result)
     display.line(f"done: {run_dir}")
 

@@ -11,9 +11,11 @@ from trainbox.cadence import Cadence
 from trainbox.config import RunConfig
 from trainbox.data.pipeline import ResidentRows, Split, epoch_order
 from trainbox.display import Display
+from trainbox.first_step import FirstStepWatch
 from trainbox.learner import Learner, seed_positions
 from trainbox.loop import Loop
 from trainbox.metrics import MetricWriter
+from trainbox.monitor import Monitor
 from trainbox.progress import Progress
 from trainbox.step import TrainStep
 from trainbox.trace import TraceWriter
@@ -32,8 +34,12 @@ def build(
     writer: MetricWriter,
     trace: TraceWriter | None,
     display: Display,
+    monitor: Monitor,
+    watch: FirstStepWatch,
 ) -> Loop:
     """The loop over `rows` from `progress` on, validating on `held_out`; its steps are traced where there is a `trace`.
+
+    `watch` is told of the first step's phases and of its end, when the `monitor` begins to count for the whole run.
 
     Raises:
         UsageError: the user's callbacks or the model's loss cannot be used.
@@ -45,8 +51,8 @@ def build(
         seed=config.seed,
         statistics=learner.statistics,
         seed_variables=len(seed_positions(learner.model)),
-        block=None if by_fit else _block(config, learner, resident, traced=trace is not None),
-        fit=_fit(config, learner, resident, check_stop) if by_fit else None,
+        block=None if by_fit else _block(config, learner, resident, trace is not None, monitor, watch),
+        fit=_fit(config, learner, resident, check_stop, watch) if by_fit else None,
         validate=_validate(learner, held_out, check_stop) if held_out else None,
         save=save,
         await_saved=await_saved,
@@ -55,6 +61,7 @@ def build(
         writer=writer,
         trace=trace,
         display=display,
+        devices=monitor,
         callbacks=callbacks.load(config.callbacks, model=learner.model, epochs=config.epochs),
         progress=progress,
         log_steps=config.log_steps,
@@ -64,17 +71,47 @@ def build(
     )
 
 
-def _block(config: RunConfig, learner: Learner, rows: ResidentRows, *, traced: bool) -> Callable[..., Any]:
-    return blocks.train_block(TrainStep(learner, rows, loss_scaling=config.precision == "float16", traced=traced))
+def _block(
+    config: RunConfig, learner: Learner, rows: ResidentRows, traced: bool, monitor: Monitor, watch: FirstStepWatch
+) -> Callable[..., Any]:
+    """A block of steps, whose first call is watched."""
+    block = blocks.train_block(TrainStep(learner, rows, loss_scaling=config.precision == "float16", traced=traced))
+    first = True
+
+    def call(batch: Any, scale_state: Any) -> tuple[Any, ...]:
+        nonlocal first
+        if not first:
+            return block(batch, scale_state)
+        first = False
+        watch.phase("compiling the step")
+        block.get_concrete_function()  # type: ignore[attr-defined]
+        several = " and the first all-reduce" if learner.plan.replicas > 1 else ""
+        watch.phase(f"in the first step, with the loading of its kernels{several}")
+        results = block(batch, scale_state)
+        results[0].numpy()  # not before it is really done
+        watch.done()
+        monitor.begin_whole()
+        return results
+
+    return call
 
 
-def _fit(config: RunConfig, learner: Learner, rows: ResidentRows, check_stop: Callable[[], None]) -> fit.EpochByFit:
+def _fit(
+    config: RunConfig, learner: Learner, rows: ResidentRows, check_stop: Callable[[], None], watch: FirstStepWatch
+) -> fit.EpochByFit:
+    watch.phase("in the first batch of Keras's fit, with its compilation")
+
+    def before_batch(batch: int) -> None:
+        if batch:
+            watch.done()
+        check_stop()
+
     return fit.EpochByFit(
         learner.model,
         rows,
         plan=learner.plan,
         order=lambda epoch: epoch_order(learner.plan, seed=config.seed, epoch=epoch),
-        before_batch=lambda batch: check_stop(),
+        before_batch=before_batch,
     )
 
 

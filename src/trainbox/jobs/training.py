@@ -13,17 +13,23 @@ from trainbox import display as displays
 from trainbox import manifest, metrics, models, plugin, processor, run_folder, settings, trace
 from trainbox.config import RunConfig
 from trainbox.display import Display
-from trainbox.errors import RunFailedError, UsageError
-from trainbox.jobs import forking, resume, setting_up
+from trainbox.errors import RunFailedError
+from trainbox.jobs import failing, forking, resume, setting_up, watching
 from trainbox.run_folder import RunFolder
 from trainbox.settings import Settings
 
 if TYPE_CHECKING:
+    import tensorflow as tf
+
     from trainbox.checkpoint import Checkpoint
+    from trainbox.data.pipeline import Split
+    from trainbox.data.prepare import DatasetInfo
+    from trainbox.devices import Selection
     from trainbox.jobs.saving import Saver
     from trainbox.learner import Learner
     from trainbox.plan import Plan
     from trainbox.progress import Progress
+    from trainbox.stopping import StopRequest
 
 
 def train(words: Settings, *, command: list[str], display: Display, fork: str | None = None) -> None:
@@ -66,7 +72,6 @@ def _run(words: Settings, run_dir: Path, parent: Path | None, *, command: list[s
     strategy = setting_up.strategy(config, selection)
 
     from trainbox import checkpoint, stopping
-    from trainbox.jobs import finishing, looping, saving
 
     stop = stopping.StopRequest()
     stop.install()
@@ -78,27 +83,45 @@ def _run(words: Settings, run_dir: Path, parent: Path | None, *, command: list[s
         saved = forking.origin(parent, config, tell=display.line)
     rows, held_out = setting_up.training_splits(config, info)
     plan = _plan(config, run_dir, saved, parent, replicas=selection.replicas, examples=len(rows), display=display)
-    learner = setting_up.learner(config, strategy, info, plan)
-    _announce(config, learner, display)
-    saver = saving.Saver(run_dir, config, learner)
-    described = manifest.describe(
-        config=config, sources=words.sources, selection=selection, dataset=info, plan=plan, command=command
-    )
-    progress = _enter(words, run_dir, saved, parent, saver=saver, described=described, display=display)
-    stop_or_fail = _either(saver.check, stop.check)
-    writer = metrics.MetricWriter(
-        run_dir, step=progress.step, epochs_done=progress.epochs_done, tensorboard=config.tensorboard
-    )
-    with contextlib.closing(writer), _traced(config, run_dir, progress.step) as traced, _failures_told(plan):
-        shown = progress.shown(plan.steps_per_epoch)
-        display.begin(epochs=plan.epochs, steps_per_epoch=plan.steps_per_epoch, step=shown)
-        loop = looping.build(
-            config, learner, progress, rows=rows, held_out=held_out, save=saver.save, await_saved=saver.wait,
-            check_stop=stop_or_fail, writer=writer, trace=traced, display=display,
-        )  # fmt: skip
-        loop.run()
-        tested = finishing.test(learner, info, between=loop.check_stop_at_end, display=display)
-        finishing.finish(run_dir, learner, progress, writer, tested=tested, display=display)
+    _train(
+        words, run_dir, saved, parent, selection=selection, strategy=strategy, info=info, splits=(rows, held_out),
+        plan=plan, stop=stop, command=command, display=display,
+    )  # fmt: skip
+
+
+def _train(
+    words: Settings, run_dir: Path, saved: Checkpoint | None, parent: Path | None, *,
+    selection: Selection, strategy: tf.distribute.Strategy, info: DatasetInfo, splits: tuple[Split, Split | None],
+    plan: Plan, stop: StopRequest, command: list[str], display: Display,
+) -> None:  # fmt: skip
+    """From the plan of a run to its result."""
+    from trainbox.jobs import finishing, looping, saving
+
+    config = words.config
+    with watching.begin(config, selection, display) as watched, failing.told(config, plan):
+        watched.first_step.phase("building the model")
+        learner = setting_up.learner(config, strategy, info, plan)
+        _announce(config, learner, display)
+        saver = saving.Saver(run_dir, config, learner)
+        described = manifest.describe(
+            config=config, sources=words.sources, selection=selection, dataset=info, plan=plan, command=command
+        )
+        progress = _enter(words, run_dir, saved, parent, saver=saver, described=described, display=display)
+        writer = metrics.MetricWriter(
+            run_dir, step=progress.step, epochs_done=progress.epochs_done, tensorboard=config.tensorboard
+        )
+        with contextlib.closing(writer), _traced(config, run_dir, progress.step) as traced:
+            shown = progress.shown(plan.steps_per_epoch)
+            display.begin(epochs=plan.epochs, steps_per_epoch=plan.steps_per_epoch, step=shown)
+            loop = looping.build(
+                config, learner, progress, rows=splits[0], held_out=splits[1], save=saver.save, await_saved=saver.wait,
+                check_stop=_either(saver.check, stop.check), writer=writer, trace=traced, display=display,
+                monitor=watched.monitor, watch=watched.first_step,
+            )  # fmt: skip
+            loop.run()
+            verdict = None if config.engine == "fit" else watched.verdict(loop.timings, plan)
+            tested = finishing.test(learner, info, between=loop.check_stop_at_end, display=display)
+            finishing.finish(run_dir, learner, progress, writer, tested=tested, verdict=verdict, display=display)
 
 
 def _enter(
@@ -181,24 +204,3 @@ def _announce(config: RunConfig, learner: Learner, display: Display) -> None:
         f"batch: {plan.global_batch} global, {plan.rows_per_replica} a replica (replicas {plan.replicas}, shards "
         f"{plan.shards}, rows a shard {plan.rows}); {plan.steps_per_epoch} steps an epoch, {plan.epochs} epochs"
     )
-
-
-@contextlib.contextmanager
-def _failures_told(plan: Plan) -> Iterator[None]:
-    """What TensorFlow raises while training, as a line."""
-    import tensorflow as tf
-
-    try:
-        yield
-    except tf.errors.ResourceExhaustedError as error:
-        raise RunFailedError(
-            f"out of memory with a global batch of {plan.global_batch}, {plan.rows} rows a shard; use a smaller "
-            f"--batch-size, or more --shards ({plan.shards * 2} halve the rows computed at once)"
-        ) from error
-    except tf.errors.OpError as error:
-        if "eterminis" in error.message:
-            raise UsageError(
-                f"--reproducible does not go with an operation of the model ({plugin.one_line(error)}); build the "
-                "model without it, or leave --reproducible out"
-            ) from error
-        raise RunFailedError(f"training failed in TensorFlow: {plugin.one_line(error)}") from error
