@@ -20,6 +20,7 @@ COMMANDS = {
     "reproduce": "Run a finished run again from its manifest alone, and tell whether the bits are the same.",
     "compare": "Tell the first step at which two runs part, and what differs.",
     "devices": "List every GPU of this machine, whether this process may use it, and if not, why.",
+    "doctor": "Check what a run stands on, and say what to type where something is wrong.",
     "config": "Show each value that `train` would use and where it comes from.",
 }
 CONTEXT = {"max_content_width": 120, "help_option_names": ["--help", "-h"]}

@@ -8,16 +8,18 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from trainbox.jobs.comparing import compare
     from trainbox.jobs.evaluation import evaluate
+    from trainbox.jobs.examining import examine
     from trainbox.jobs.exporting import export
     from trainbox.jobs.listing import list_devices
     from trainbox.jobs.reproducing import reproduce
     from trainbox.jobs.training import train
 
-__all__ = ["compare", "evaluate", "export", "list_devices", "reproduce", "train"]
+__all__ = ["compare", "evaluate", "examine", "export", "list_devices", "reproduce", "train"]
 
 _FILES = {
     "compare": "comparing",
     "evaluate": "evaluation",
+    "examine": "examining",
     "export": "exporting",
     "list_devices": "listing",
     "reproduce": "reproducing",
