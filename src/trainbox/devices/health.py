@@ -15,6 +15,7 @@ _SLOWED = {
     0x40: "too hot, slowed by the hardware",
     0x80: "power brake of the power supply",
 }
+_READ = 0  # NVML_P2P_CAPS_INDEX_READ, which the binding has as a tuple
 _P2P = {
     1: "the chipset does not support it",
     2: "the GPU does not support it",
@@ -111,5 +112,5 @@ def _health(handle: Any, uuid: str) -> Health:
 def _barrier(first: Any, second: Any) -> str:
     import pynvml
 
-    status = _known(pynvml.nvmlDeviceGetP2PStatus, first, second, pynvml.NVML_P2P_CAPS_INDEX_READ)
+    status = _known(pynvml.nvmlDeviceGetP2PStatus, first, second, _READ)
     return _P2P.get(status, f"NVML's status {status}") if status else ""

@@ -43,7 +43,7 @@ def verdict(checked: Sequence[Checked]) -> str:
     """How many checks there were, and how many things were found of each kind."""
     counts = _counts(checked)
     found = [f"{n} {word}{'s' * (n != 1)}" for word in reversed(SEVERITIES[1:]) if (n := counts[word])]
-    return f"{len(checked)} checks: {', '.join(found) or 'all is well'}"
+    return f"{len(checked)} check{'s' * (len(checked) != 1)}: {', '.join(found) or 'all is well'}"
 
 
 def _counts(checked: Sequence[Checked]) -> dict[str, int]:
