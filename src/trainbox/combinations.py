@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from trainbox.config import RunConfig
+from trainbox.config import AUTO, RunConfig
 from trainbox.errors import UsageError
 
 EXCLUSIVE = (
@@ -54,6 +54,16 @@ NEEDS = (
         option="ema_momentum",
         holds=lambda c: c.engine != "fit",
         remedy="cannot be followed by --engine fit; use --engine trainbox",
+    ),
+    Need(
+        option="batch_size",
+        holds=lambda c: c.batch_size != AUTO or not c.reproducible,
+        remedy="auto depends on the memory of the moment, and --reproducible on the batch; give a number",
+    ),
+    Need(
+        option="batch_size",
+        holds=lambda c: c.batch_size != AUTO or c.engine != "fit",
+        remedy="auto is tried with trainbox's own steps, not with --engine fit; give a number",
     ),
     Need(
         option="cpu_baseline",

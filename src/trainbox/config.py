@@ -13,11 +13,13 @@ from typing import Any
 
 # What TensorFlow can count in the integers that it uses for rows and steps.
 LARGEST = 2**31 - 1
+# The word for a batch that is found by trying.
+AUTO = "auto"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Option:
-    """What the edge needs to know of one field: help text, bounds and choices.
+    """What the edge needs to know of one field: help text, bounds and choices, and a word that a number may be instead.
 
     `minimum` and `maximum` are inclusive; with `open_minimum` or `open_maximum` the bound itself is refused.
     """
@@ -29,6 +31,7 @@ class Option:
     open_minimum: bool = False
     open_maximum: bool = False
     choices: tuple[str, ...] = ()
+    word: str | None = None
     metavar: str | None = None
 
 
@@ -62,12 +65,14 @@ class RunConfig:
     )
     # Training
     epochs: int = option(30, "Passes over the training rows.", panel="Training", minimum=1, maximum=LARGEST)
-    batch_size: int | None = option(
+    batch_size: int | str | None = option(
         None,
-        "Global batch; any size on any number of devices. Default: 64 rows a shard.",
+        "Global batch; any size on any number of devices. auto: the largest that fits, found by trying. "
+        "Default: 64 rows a shard.",
         panel="Training",
         minimum=1,
         maximum=LARGEST,
+        word=AUTO,
     )
     batch_size_per_replica: int | None = option(
         None, "The same, said per replica.", panel="Training", minimum=1, maximum=LARGEST

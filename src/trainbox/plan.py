@@ -71,6 +71,7 @@ def wished_batch(config: RunConfig, *, replicas: int, shards: int) -> int:
     """The global batch that the words ask for, however many rows there are."""
     if config.batch_size_per_replica is not None:
         return config.batch_size_per_replica * replicas
+    assert not isinstance(config.batch_size, str), "a batch is found before a run is planned"
     return config.batch_size or ROWS_A_SHARD * shards
 
 

@@ -72,6 +72,8 @@ def from_text(name: str, text: str, *, subject: str) -> Any:
     Raises:
         UsageError: it is not of the option's type, out of its bounds or not one of its choices.
     """
+    if options()[name].word == text.strip():
+        return text.strip()
     try:
         value = _parse(kinds()[name], text, subject)
     except (ValueError, KeyError):
@@ -82,6 +84,8 @@ def from_text(name: str, text: str, *, subject: str) -> Any:
 def from_data(name: str, value: Any, *, subject: str) -> Any:
     """The value of option `name` given as TOML or JSON data, checked; see `from_text`."""
     kind = kinds()[name]
+    if type(value) is str and value == options()[name].word:
+        return value
     if is_list(options()[name]) and isinstance(value, list) and all(type(v) in (int, str) for v in value):
         value = ",".join(str(v) for v in value)
     if kind is float and type(value) is int:
@@ -151,7 +155,8 @@ def _refusal(name: str, value: Any, subject: str) -> UsageError:
 def _wanted(name: str, option: Option) -> str:
     if option.choices:
         return "one of " + ", ".join(option.choices)
-    return ", ".join(filter(None, [TEXTS[kinds()[name]], bounds(option)]))
+    wanted = ", ".join(filter(None, [TEXTS[kinds()[name]], bounds(option)]))
+    return f"{wanted}, or {option.word}" if option.word else wanted
 
 
 def bounds(option: Option) -> str:

@@ -34,7 +34,8 @@ def test_the_first_lines_say_what_will_happen(place, first):
     ]
     assert [line.split("/")[0].split() for line in lines[5:35]] == [["epoch", str(epoch)] for epoch in range(1, 31)]
     assert lines[35].startswith("test/loss ")
-    assert lines[36:] == ["done: output/first"]
+    assert lines[36].startswith("speed: ")
+    assert lines[37:] == ["done: output/first"]
     assert not set(first.out) & {"\b", "\r", "\x1b"}
 
 

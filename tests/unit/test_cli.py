@@ -60,6 +60,7 @@ USAGE = [
     (["train", "--epochs", "-1"], "--epochs is -1; it must be a whole number, at least 1"),
     (["train", "--epochs=0"], "--epochs is 0; it must be a whole number, at least 1"),
     (["train", "--epochs", "x"], "--epochs is 'x'; it must be a whole number, at least 1"),
+    (["train", "--batch-size", "atuo"], "--batch-size is 'atuo'; it must be a whole number, at least 1, or auto"),
     (["train", "--epochs", ""], "--epochs is empty; it must be a whole number, at least 1"),
     (["train", "--learning-rate", "nan"], "--learning-rate is nan; it must be a number, at least 0"),
     (["train", "--momentum", "1"], "--momentum is 1.0; it must be a number, at least 0 and below 1"),

@@ -7,8 +7,18 @@ import pytest
 from trainbox.errors import UsageError
 from trainbox.settings import resolve
 
+BATCHES = "--batch-size and --batch-size-per-replica exclude each other; "
 REFUSED = [
-    ({"batch_size": 32, "batch_size_per_replica": 8}, "--batch-size and --batch-size-per-replica exclude each other; "),
+    ({"batch_size": 32, "batch_size_per_replica": 8}, BATCHES),
+    ({"batch_size": "auto", "batch_size_per_replica": 8}, BATCHES),
+    (
+        {"batch_size": "auto", "reproducible": True},
+        "--batch-size auto depends on the memory of the moment, and --reproducible on the batch; give a number",
+    ),
+    (
+        {"batch_size": "auto", "engine": "fit"},
+        "--batch-size auto is tried with trainbox's own steps, not with --engine fit; give a number",
+    ),
     ({"clip_norm": 1.0, "global_clip_norm": 1.0}, "--clip-norm and --global-clip-norm exclude each other; "),
     ({"gpus": 1, "devices": "0"}, "--gpus and --devices exclude each other; "),
     ({"logical_devices": 2}, "--logical-devices needs --device cpu"),

@@ -199,7 +199,7 @@ def test_a_bad_dotenv_is_refused(data, message, tmp_path):
         ("zzz = 3", "{} has the unknown key 'zzz'; trainbox train --help lists all"),
         ("[training]\nepochs = 3", "{} has a table [training]; options stand at the top of the file, without tables"),
         ("epochs = '3'", "{}: epochs is '3'; it must be a whole number, at least 1"),
-        ("batch-size = 0", "{}: batch-size is 0; it must be a whole number, at least 1"),
+        ("batch-size = 0", "{}: batch-size is 0; it must be a whole number, at least 1, or auto"),
         ("batch-size = 1\nbatch_size = 1", "{} gives batch_size twice, with a dash and with an underscore; keep one"),
         ("epochs = ", "{} is not valid TOML: Invalid value (at end of document)"),
         ("epochs = 1\nepochs = 2", "{} is not valid TOML: Cannot overwrite a value (at end of document)"),

@@ -13,6 +13,7 @@ from trainbox.errors import UsageError
     [
         ("epochs", "3", 3),
         ("epochs", " +7\r", 7),
+        ("batch_size", " auto\r", "auto"),
         ("seed", "2147483647", 2**31 - 1),
         ("learning_rate", "1e-2", 0.01),
         ("learning_rate", "0", 0.0),
@@ -67,6 +68,7 @@ def test_a_wrong_text_is_refused_in_one_line(name, text, message):
     ("name", "value", "expected"),
     [
         ("learning_rate", 1, 1.0),
+        ("batch_size", "auto", "auto"),
         ("devices", [0, 2], "0,2"),
         ("devices", ["GPU-1", "GPU-2"], "GPU-1,GPU-2"),
         ("devices", "0", "0"),

@@ -60,7 +60,8 @@ def parameter(name: str) -> inspect.Parameter:
         flag = f"{flag}/--no-{flag[2:]}"
     else:
         words["parser"] = functools.partial(values.from_text, name, subject=flag)
-        words["metavar"] = option.metavar or "|".join(option.choices) or METAVARS[kind]
+        metavar = option.metavar or "|".join(option.choices) or METAVARS[kind]
+        words["metavar"] = f"{metavar}|{option.word}" if option.word else metavar
     if option.choices:
         annotation = Literal[option.choices]
     elif values.is_list(option):

@@ -14,7 +14,7 @@ from trainbox import manifest, metrics, models, plugin, processor, run_folder, s
 from trainbox.config import RunConfig
 from trainbox.display import Display
 from trainbox.errors import RunFailedError
-from trainbox.jobs import failing, forking, resume, setting_up, watching
+from trainbox.jobs import batching, failing, forking, resume, setting_up, watching
 from trainbox.run_folder import RunFolder
 from trainbox.settings import Settings
 
@@ -49,8 +49,9 @@ def train(words: Settings, *, command: list[str], display: Display, fork: str | 
     folder = RunFolder.create(config.output_dir, run_folder.name(config, os.environ, datetime.now()))
     with folder.lock():
         display.line(f"run: {folder.path.name}, in {folder.path}")
+        words = batching.recalled(folder.path, words)
         resume.check_words(folder.path, words)
-        finished = resume.completed(folder.path, config)
+        finished = resume.completed(folder.path, words.config)
         if finished:
             display.line(finished)
             return
@@ -69,6 +70,8 @@ def _run(words: Settings, run_dir: Path, parent: Path | None, *, command: list[s
         fit.refuse(config, replicas=selection.replicas)
     # Before TensorFlow, which takes seconds to load: a wrong name is told soon, and a signal is answered at once.
     info = setting_up.dataset(config, display)
+    words = batching.found(words, selection=selection, info=info, display=display)
+    config = words.config
     strategy = setting_up.strategy(config, selection)
 
     from trainbox import checkpoint, stopping
