@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import absl.logging
@@ -10,7 +11,7 @@ import tensorflow as tf
 from tensorflow.python.framework import ops
 from tensorflow.python.ops import math_ops
 
-from trainbox import gpu_libraries
+from trainbox import gpu_libraries, limits
 from trainbox.config import RunConfig
 from trainbox.devices import Selection
 from trainbox.errors import DevicesError
@@ -26,8 +27,7 @@ def configure(config: RunConfig, selection: Selection) -> None:
     """
     # Warnings of libraries about their own code are not for the user.
     absl.logging.set_verbosity(absl.logging.ERROR)
-    threads = config.threads or (REPRODUCIBLE_THREADS if config.reproducible else 0)
-    tf.config.threading.set_intra_op_parallelism_threads(threads)
+    _set_threads(config)
     if selection.kind == "gpu":
         _check_gpus(selection)
     else:
@@ -56,6 +56,17 @@ def sum_bias_gradients() -> None:
         return received, tf.reduce_sum(received, [i for i in range(received.shape.rank) if i != channels])
 
     ops.gradient_registry._registry["BiasAdd"]["type"] = gradient
+
+
+def _set_threads(config: RunConfig) -> None:
+    """As many as were asked for, or as a cgroup's quota or Slurm leaves CPUs, which TensorFlow would not notice."""
+    found = limits.read(os.environ)
+    limited = found.threads if found.threads < found.schedulable else 0
+    default = REPRODUCIBLE_THREADS if config.reproducible else limited
+    tf.config.threading.set_intra_op_parallelism_threads(config.threads or default)
+    if limited and not config.reproducible:
+        # Not one: an operation that waits for another would have the only thread.
+        tf.config.threading.set_inter_op_parallelism_threads(max(2, limited))
 
 
 def divide_instead_of_approximating() -> None:

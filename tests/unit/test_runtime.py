@@ -1,6 +1,7 @@
 """How TensorFlow is configured, in processes of their own: a configuration cannot be taken back."""
 
 import json
+import os
 import subprocess
 import sys
 
@@ -40,3 +41,27 @@ def test_inverses_are_divisions_to_the_last_bit():
     same = json.loads(child.stdout)
     names = ["rsqrt", "reciprocal", "gradient of log", "gradient of reciprocal", "normalization"]
     assert same == dict.fromkeys(names, True)
+
+
+THREADS = """
+import json
+import tensorflow as tf
+from trainbox import runtime
+from trainbox.config import RunConfig
+from trainbox.devices import Selection
+selection = Selection(kind="cpu", replicas=1, visible_devices="", names=("CPU",), notice="")
+found = []
+for words in ({"reproducible": True}, {"threads": 5}, {}):
+    runtime.configure(RunConfig(**words), selection)
+    threading = tf.config.threading
+    found.append([threading.get_intra_op_parallelism_threads(), threading.get_inter_op_parallelism_threads()])
+print(json.dumps(found))
+"""
+
+
+def test_threads_follow_what_slurm_leaves_unless_asked_or_reproducible():
+    """A reproducible run has two whatever the machine, since their number decides bits."""
+    environ = {**os.environ, "SLURM_CPUS_PER_TASK": "1"}
+    child = subprocess.run([sys.executable, "-c", THREADS], env=environ, capture_output=True, text=True, check=True)
+    intra, inter = (0, 0) if len(os.sched_getaffinity(0)) == 1 else (1, 2)
+    assert json.loads(child.stdout) == [[2, 0], [5, inter], [intra, inter]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -13,25 +14,30 @@ _WORDS = {"ok": "ok", "note": "note", "warning": "warning", "failure": "FAILURE"
 _COLOURS = {"ok": "\x1b[32m", "note": "\x1b[36m", "warning": "\x1b[33m", "failure": "\x1b[1;31m"}
 _RESET = "\x1b[0m"
 _WIDE = max(map(len, _WORDS.values()))
+_COLUMNS = 110
 
 
 def lines(checked: Sequence[Checked], *, verbose: bool, colours: bool) -> list[str]:
     """Each finding with its check and its remedy; what is in order by name alone unless `verbose`; then the verdict."""
     told: list[str] = []
+    last = ""
     for check in checked:
         for finding in check.findings:
             if verbose or finding.severity != "ok":
-                told += _finding(check.name, finding, colours)
+                told += _finding(check.name, finding, last, colours)
+                last = finding.remedy
     fine = [check.name for check in checked if check.severity == "ok"]
     if fine and not verbose:
-        told.append(f"{_word('ok', colours)}  {', '.join(fine)}")
+        first, *more = textwrap.wrap(", ".join(fine), _COLUMNS, break_on_hyphens=False)
+        told += [f"{_word('ok', colours)}  {first}", *(f"{' ' * _WIDE}  {line}" for line in more)]
     return [*told, verdict(checked)]
 
 
-def _finding(name: str, finding: Finding, colours: bool) -> Iterator[str]:
+def _finding(name: str, finding: Finding, last: str, colours: bool) -> Iterator[str]:
     yield f"{_word(finding.severity, colours)}  {name}: {printable(finding.message)}"
     if finding.remedy:
-        yield f"{' ' * _WIDE}  → {printable(finding.remedy)}"
+        remedy = "the same" if finding.remedy == last else printable(finding.remedy)
+        yield f"{' ' * _WIDE}  → {remedy}"
 
 
 def _word(severity: str, colours: bool) -> str:

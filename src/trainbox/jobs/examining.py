@@ -101,15 +101,15 @@ def _size(folder: Path) -> int | None:
     return found.f_blocks * found.f_frsize
 
 
-def _compare() -> Compared:
+def _compare(seconds: float = _PATIENCE_SECONDS) -> Compared:
     """What `trainbox devices --tensorflow` says, in a process of its own, lest it hang or crash."""
     isolated = ["-I"] if sys.flags.isolated else []
     command = [sys.executable, *isolated, "-m", "trainbox", "devices", "--tensorflow", "--json"]
     try:
-        child = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=_PATIENCE_SECONDS)
+        child = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=seconds)
         told = json.loads(child.stdout)["tensorflow"]
     except subprocess.TimeoutExpired:
-        return Compared(difference=f"no answer in {_PATIENCE_SECONDS:g} s")
+        return Compared(difference=f"no answer in {seconds:g} s")
     except (ValueError, KeyError):
         said = child.stderr.decode(errors="replace").strip().splitlines()
         return Compared(difference=f"it ended with {child.returncode}: {said[-1] if said else 'without a word'}")
