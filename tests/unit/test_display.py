@@ -287,3 +287,29 @@ def test_an_epochs_line_has_what_was_measured():
 def test_a_text_is_made_printable():
     """No text from outside can move the cursor or break the line."""
     assert printable("a\r\nb\tc\x1b[31m\x07") == "a b     c\\x1b[31m\\x07"
+
+
+@pytest.mark.parametrize(
+    ("gpus", "words"),
+    [
+        ({}, ""),
+        (
+            {"gpu/0/utilization": 96.4, "gpu/0/memory_bytes": 5 * 2**29, "gpu/0/power_watts": 300.0},
+            "  GPU 96 % 2.5 GiB",
+        ),
+        (
+            {
+                "gpu/0/utilization": 96.0,
+                "gpu/1/utilization": 61.2,
+                "gpu/0/memory_bytes": 2**30,
+                "gpu/1/memory_bytes": None,
+            },
+            "  2 GPUs 61 to 96 % 1.0 GiB",
+        ),
+        ({"gpu/0/utilization": None, "gpu/0/memory_bytes": None}, ""),
+    ],
+)
+def test_gpus_are_shown_in_short(gpus, words):
+    """From the least busy to the most, and the most memory; what is not known is not shown."""
+    _, rest = epoch_line(epoch=0, epochs=9, seconds=2.0, scalars={"train/loss": 0.5, **gpus})
+    assert rest == f"  loss 0.5000{words}  2.0 s"

@@ -145,3 +145,46 @@ def test_without_gpus_nothing_is_sampled():
     monitor = Monitor([])
     monitor.start()
     assert (monitor.take(), monitor.latest(), monitor.whole()) == ({}, {}, [])
+
+
+# A run's own sampler, writer and digest, on GPUs that a file describes.
+WATCHED = """
+import sys, time
+from pathlib import Path
+from trainbox import metrics
+from trainbox.config import RunConfig
+from trainbox.devices import Selection
+from trainbox.display import open_display
+from trainbox.jobs import watching
+selection = Selection(kind="gpu", replicas=2, visible_devices=sys.argv[1], names=("H100",) * 2, notice="")
+display = open_display("plain", stream=sys.stdout, environ={})
+folder = Path(sys.argv[2])
+writer = metrics.MetricWriter(folder, step=0, epochs_done=0, tensorboard=True)
+with watching.begin(RunConfig(), selection, display) as watched:
+    while not watched.monitor.latest():
+        time.sleep(0.005)
+    scalars = {"train/loss": 0.5, **watched.monitor.take()}
+    writer.write(step=1, epoch=1, seconds=1.0, scalars=scalars)
+    display.epoch(epoch=0, epochs=1, seconds=1.0, scalars=scalars)
+writer.close()
+print(metrics.digest(folder))
+assert "tensorflow" not in sys.modules
+"""
+
+
+def test_what_gpus_do_is_in_the_metrics_and_not_in_their_digest(nvml, tmp_path):
+    """By the replica's number, null for what is missing; two runs that computed the same stay the same."""
+    said, lines = [], []
+    for name, description in (("one", TWO), ("two", TWO.replace("power 312500", "power 100000"))):
+        (tmp_path / name).mkdir()
+        words = [sys.executable, "-c", WATCHED, f"{A},{B}", str(tmp_path / name)]
+        child = subprocess.run(words, env={**os.environ, **nvml(description)}, capture_output=True, text=True)
+        assert child.returncode == 0, child.stderr
+        said.append(child.stdout.splitlines())
+        lines.append(json.loads((tmp_path / name / "metrics.jsonl").read_text()))
+    gpu = {name: value for name, value in lines[0].items() if name.startswith("gpu/0/")}
+    peaks = {"gpu/0/memory_bytes_peak": 1073741824, "gpu/0/power_watts_peak": 312.5, "gpu/0/temperature_peak": 61}
+    assert gpu == {f"gpu/0/{name}": value for name, value in WHOLE.items()} | peaks
+    assert [line["gpu/0/power_watts"] for line in lines] == [312.5, 100]
+    assert (lines[0]["gpu/1/utilization"], lines[0]["gpu/1/temperature"]) == (40, None)
+    assert said[0] == ["epoch 1/1  loss 0.5000  2 GPUs 40 to 97 % 1.0 GiB  1.0 s", said[1][1]]
