@@ -238,3 +238,13 @@ def test_a_cuinit_that_does_not_come_back(tmp_path, libcuda, answer, seconds, me
     case = tried(tmp_path, libcuda.parent, seconds=seconds, ANSWER=answer)
     assert found("cuInit", case) == [("failure", message)]
     assert found("libcuda", case) == [("ok", f"{libcuda} loads")]
+
+
+def test_a_library_that_ends_its_process_while_it_is_loaded(tmp_path, libcuda):
+    """Not the doctor's process."""
+    code = "#include <stdlib.h>\n__attribute__((constructor)) static void begin(void) { abort(); }"
+    words = ["cc", "-shared", "-fPIC", "-xc", "-o", tmp_path / "libcuda.so.1", "-"]
+    subprocess.run(words, input=code, text=True, check=True)
+    case = tried(tmp_path, tmp_path)
+    assert found("libcuda", case) == [("failure", "libcuda.so.1 died of SIGABRT while it was loaded")]
+    assert found("cuInit", case) == [("ok", "not called: libcuda.so.1 does not load")]

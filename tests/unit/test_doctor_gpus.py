@@ -7,6 +7,8 @@ import subprocess
 import sys
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from trainbox.devices import Gpu, Inventory, MigInstance, Surroundings, describe
 from trainbox.doctor import CHECKS, Case
@@ -295,7 +297,7 @@ SLICES = tuple(MigInstance(uuid=f"MIG-{n}", gpu_instance=n, compute_instance=0, 
 
 def test_mig_without_an_instance():
     """A failure if it is the only GPU, a warning beside another one; with an instance all is well."""
-    bare, cut = (dataclasses.replace(TWO.gpus[1], mig=mig) for mig in ((), SLICES))
+    bare, one = (dataclasses.replace(TWO.gpus[1], mig=mig) for mig in ((), SLICES[:1]))
     message = "in MIG mode without a MIG instance: nothing can be computed there"
     alone = built(Inventory(gpus=(dataclasses.replace(bare, index=0),)))
     assert found("MIG", alone) == [("failure", f"GPU 0 {message}")]
@@ -303,13 +305,24 @@ def test_mig_without_an_instance():
         "sudo nvidia-smi mig -i 0 -cgi 0 -C makes one of the whole GPU; sudo nvidia-smi -i 0 -mig 0 ends the mode"
     )
     assert found("MIG", built(Inventory(gpus=(TWO.gpus[0], bare)))) == [("warning", f"GPU 1 {message}")]
-    assert found("MIG", built(Inventory(gpus=(TWO.gpus[0], cut)))) == [("ok", "every GPU in MIG mode has an instance")]
+    assert found("MIG", built(Inventory(gpus=(TWO.gpus[0], one)))) == [("ok", "every GPU in MIG mode has an instance")]
     assert found("MIG", built(TWO)) == [("ok", "no GPU is in MIG mode")]
+
+
+@given(st.text(alphabet="0123,-GPUMIabcd\"' \r\nNoDevFiles", max_size=20))
+@settings(max_examples=60, deadline=None)
+def test_no_value_makes_a_check_fail(value):
+    """Whatever the variable holds, each of the checks that read it answers."""
+    for inventory in (TWO, Inventory(absence="no library"), Inventory(gpus=(TWO.gpus[0],), closed=1)):
+        case = built(inventory, {"CUDA_VISIBLE_DEVICES": value})
+        assert all(CHECKS[name](case) for name in ("visible devices", "MIG", "GPU faults", "other processes"))
 
 
 def test_several_mig_instances_for_one_process():
     """It uses the first; another process can have the second."""
     cut = Inventory(gpus=(dataclasses.replace(TWO.gpus[0], mig=SLICES),))
+    assert found("MIG", built(cut)) == [("note", "2 MIG instances: one process can use one, and uses MIG-1")]
+    assert [one[0] for one in found("visible devices", built(cut))] == ["ok"]
     case = built(cut, {"CUDA_VISIBLE_DEVICES": "MIG-1,MIG-2"})
     assert found("MIG", case) == [
         ("warning", "2 MIG instances in CUDA_VISIBLE_DEVICES: one process can use one, and uses MIG-1")

@@ -18,10 +18,10 @@ class Case:
     """One process on one machine, and what it is asked to do.
 
     `site` is the folder that TensorFlow is installed in, None where it is not installed; `packages` maps every
-    distribution to its version; `paths` is where Python looks for modules, and `isolated` whether it ignores the
-    environment; `origins` maps a module to its file. `dotenv` holds what `.env` sets, `applied` what of it came into
-    effect. Callables are asked only by the check that needs their answer, since each takes its time; `compare` is None
-    where TensorFlow is not to be loaded.
+    distribution to its version; `prefix` is the folder of this Python, `paths` where it looks for modules, and
+    `isolated` whether it ignores the environment; `origins` maps a module to its file. `dotenv` holds what `.env` sets,
+    `applied` what of it came into effect. Callables are asked only by the check that needs their answer, since each
+    takes its time; `compare` is None where TensorFlow is not to be loaded.
     """
 
     root: Path = Path("/")

@@ -41,7 +41,9 @@ def _of_user(path: str, base: str | None) -> bool:
 
 def _modules(case: Case) -> Iterator[Finding]:
     for name, origin in case.origins.items():
-        if case.site is not None and name != "tensorflow" and not origin.is_relative_to(case.site):
+        # One installation may have two folders of packages: lib and lib64.
+        own = case.site is None or any(map(origin.is_relative_to, (case.site, case.prefix)))
+        if name != "tensorflow" and not own:
             yield warning(
                 f"{name} comes from {origin.parent}, and TensorFlow from {case.site}",
                 "install both into one environment; unset PYTHONPATH",

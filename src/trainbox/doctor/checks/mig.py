@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from trainbox.doctor.case import Case
-from trainbox.doctor.finding import Finding, failure, ok, warning
+from trainbox.doctor.finding import Finding, failure, note, ok, warning
 
 
 def examine(case: Case) -> list[Finding]:
@@ -25,6 +25,14 @@ def examine(case: Case) -> list[Finding]:
         )
     given = [entry.strip() for entry in case.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")]
     slices = [entry for entry in given if entry.startswith("MIG-")]
+    present = [instance.uuid for gpu in gpus for instance in gpu.mig or ()]
+    if len(present) > 1 and "CUDA_VISIBLE_DEVICES" not in case.environ:
+        found.append(
+            note(
+                f"{len(present)} MIG instances: one process can use one, and uses {present[0]}",
+                f"start a process for each: CUDA_VISIBLE_DEVICES={present[1]} trainbox train --run SECOND",
+            )
+        )
     if len(slices) > 1:
         found.append(
             warning(

@@ -26,7 +26,7 @@ def examine(case: Case) -> list[Finding]:
     given = "" if value is None else f": {NAME}={shown(value)}"
     if not visibility.devices:
         found.append(failure(f"{head}{given}: {visibility.cause}", _remedy(value, visibility.cause)))
-    elif visibility.cause:
+    elif visibility.cause and value is not None and "MIG-" not in value:  # MIG has a check of its own
         found.append(warning(f"{head}{given}: {visibility.cause}", _remedy(value, visibility.cause)))
     elif value is not None and len(visibility.devices) < present:
         found.append(note(f"{head}{given}"))
