@@ -16,16 +16,17 @@ def examine(case: Case) -> list[Finding]:
     """Threads follow the tightest limit, so that it is only a note; too many threads or too little memory are more."""
     limits = case.limits
     found = [*_cpus(limits, case.threads), *_memory(limits)]
-    cpus = f"{limits.threads} CPU{'s' * (limits.threads != 1)}"
     memory = f", {_gib(limits.memory_bytes)} of memory" if limits.memory_bytes else ""
-    return found or ok(f"{cpus}{memory}")
+    return found or ok(f"{_number(limits)}{memory}")
+
+
+def _number(limits: Limits) -> str:
+    return f"{limits.threads} CPU{'s' * (limits.threads != 1)}"
 
 
 def _cpus(limits: Limits, threads: int) -> Iterator[Finding]:
     if threads > limits.threads:
-        yield warning(
-            f"--threads {threads} on {limits.threads} CPUs: they get in each other's way", "leave --threads out"
-        )
+        yield warning(f"--threads {threads} on {_number(limits)}: they get in each other's way", "leave --threads out")
     if limits.slurm_cpus and limits.slurm_cpus > limits.schedulable:
         yield warning(
             f"Slurm gave {limits.slurm_cpus} CPUs a task and this process may run on {limits.schedulable}",
