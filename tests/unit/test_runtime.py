@@ -65,3 +65,28 @@ def test_threads_follow_what_slurm_leaves_unless_asked_or_reproducible():
     child = subprocess.run([sys.executable, "-c", THREADS], env=environ, capture_output=True, text=True, check=True)
     intra, inter = (0, 0) if len(os.sched_getaffinity(0)) == 1 else (1, 2)
     assert json.loads(child.stdout) == [[2, 0], [5, inter], [intra, inter]]
+
+
+IMPORTED = """
+import importlib, json, pkgutil
+import trainbox
+names = [info.name for info in pkgutil.walk_packages(trainbox.__path__, "trainbox.")]
+for name in names:
+    if not name.endswith("__main__"):
+        importlib.import_module(name)
+import tensorflow as tf
+from trainbox import runtime, strategy
+from trainbox.config import RunConfig
+from trainbox.devices import Selection
+selection = Selection(kind="cpu", replicas=4, visible_devices="", names=("CPU",) * 4, notice="")
+runtime.configure(RunConfig(), selection)
+mirrored = strategy.build(RunConfig(), selection)
+print(json.dumps([len(names) > 90, mirrored.num_replicas_in_sync, len(tf.config.list_logical_devices("CPU"))]))
+"""
+
+
+def test_no_import_touches_the_devices_before_they_are_configured():
+    """B7: with every module loaded, the CPU can still be split into four for a strategy."""
+    child = subprocess.run([sys.executable, "-c", IMPORTED], capture_output=True, text=True)
+    assert child.returncode == 0, child.stderr
+    assert json.loads(child.stdout.splitlines()[-1]) == [True, 4, 4]
