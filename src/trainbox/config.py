@@ -180,12 +180,6 @@ class RunConfig:
         minimum=0,
         maximum=1024,
     )
-    first_step_seconds: float = option(
-        120.0,
-        "Seconds without the end of the first step after which a line says where it hangs; 0: off.",
-        panel="Devices",
-        minimum=0.0,
-    )
     # Output
     output_dir: Path = option(Path("output"), "Folder that holds the runs; /output in the image.", panel="Output")
     run: str | None = option(
@@ -212,6 +206,12 @@ class RunConfig:
         "auto: a live display on a terminal, else one line an epoch; live; plain.",
         panel="Output",
         choices=("auto", "live", "plain"),
+    )
+    first_step_seconds: float = option(
+        120.0,
+        "Seconds without the end of the first step after which a line says where it hangs; 0: off.",
+        panel="Output",
+        minimum=0.0,
     )
 
 

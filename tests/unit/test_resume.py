@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import pytest
@@ -54,6 +55,7 @@ def test_a_finished_run_is_not_complete_with_another_batch(tmp_path, words, diff
 def test_the_digest_of_the_options_is_over_what_decides_a_result():
     """Places, devices, batch (compared as a plan) and how often is saved or logged are not in it."""
     same = RunConfig(epochs=9, keep=1, checkpoint_steps=7, checkpoint_minutes=0.5, log_steps=1, batch_size=8, threads=3)
+    same = dataclasses.replace(same, first_step_seconds=9.0)
     assert resume.digest(same) == resume.digest(RunConfig())
     others = [RunConfig(seed=2), RunConfig(learning_rate=0.01), RunConfig(reproducible=True), RunConfig(model="mlp")]
     assert len({resume.digest(config) for config in (RunConfig(), *others)}) == 5

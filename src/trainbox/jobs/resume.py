@@ -32,6 +32,7 @@ FREE = (
     "keep",
     "log_steps",
     "tensorboard",
+    "first_step_seconds",
 )
 # These are compared by what they come to, as a plan.
 PLANNED = ("batch_size", "batch_size_per_replica", "shards")
