@@ -141,9 +141,10 @@ def test_every_way_to_build_gives_the_same_packages_and_files(docker, image, sif
         assert sorted(set(apptainer("exec", *SEALED, path, *command).stdout.splitlines()) ^ set(reference)) == []
 
 
-def test_the_same_bits_in_virtualenv_docker_and_apptainer(docker, image, sif, mounts, tmp_path):
-    """One seed, three runtimes: equal losses and equal final weights."""
-    words = ["train", "--epochs", "2", "--seed", "7", "--run", "same"]
+@pytest.mark.parametrize("mode", [(), ("--reproducible",)])
+def test_the_same_bits_in_virtualenv_docker_and_apptainer(docker, image, sif, mounts, tmp_path, stranger, mode):
+    """One seed, three runtimes: equal losses and weights; with --reproducible also on one core, as another user."""
+    words = ["train", "--epochs", "2", "--seed", "7", "--run", "same", *mode]
     own = [Path(sys.executable).parent / "trainbox", *words, "--data-dir", tmp_path / "data", "--output-dir", tmp_path]
     subprocess.run(own, check=True, capture_output=True)
     done = apptainer("run", *SEALED, *binds(mounts), sif, *words)
@@ -151,9 +152,10 @@ def test_the_same_bits_in_virtualenv_docker_and_apptainer(docker, image, sif, mo
     in_docker = mounts / "docker"
     in_docker.mkdir()
     in_docker.chmod(0o777)
-    user = f"{os.getuid()}:{os.getgid()}"
-    volumes = ("--volume", f"{tmp_path / 'data'}:/data", "--volume", f"{in_docker}:/output")
-    done = docker("run", "--rm", "--user", user, "--network", "none", *volumes, image, *words)
+    other = ("--user", f"{stranger}:{stranger}", "--cpuset-cpus", "0")
+    who = other if mode else ("--user", f"{os.getuid()}:{os.getgid()}")
+    volumes = ("--volume", f"{mounts / 'data'}:/data", "--volume", f"{in_docker}:/output")
+    done = docker("run", "--rm", *who, "--network", "none", *volumes, image, *words)
     assert done.returncode == 0, done.stderr
     assert result(in_docker / "same") == result(tmp_path / "same")
     assert result(mounts / "output" / "same") == result(tmp_path / "same")
