@@ -102,11 +102,13 @@ def keras_turn(rows: Any, strategy: Any, *, batch: int) -> Turn:
 def trainbox_turn(rows: Any, strategy: Any, *, batch: int) -> Turn:
     """trainbox's loop with all that it does between blocks, but for the files it writes."""
     from trainbox import blocks, models, objective, optimizers, plan, step
+    from trainbox.cadence import Cadence
     from trainbox.callbacks import Callbacks
     from trainbox.config import RunConfig
     from trainbox.data.pipeline import ResidentRows
     from trainbox.learner import Learner
     from trainbox.loop import Loop
+    from trainbox.monitor import Monitor
     from trainbox.progress import Progress
 
     config = RunConfig(batch_size=batch, epochs=1)
@@ -134,14 +136,17 @@ def trainbox_turn(rows: Any, strategy: Any, *, batch: int) -> Turn:
             block=block,
             validate=None,
             save=lambda progress: None,
+            await_saved=lambda: None,
             check_stop=lambda: None,
             learning_rate=lambda number: config.learning_rate,
             writer=clock,
             display=clock,
+            devices=Monitor([]),
             callbacks=Callbacks([], model=model, epochs=config.epochs),
             progress=Progress(),
             log_steps=config.log_steps,
             checkpoint_epochs=1,
+            cadence=Cadence(),
             patience=0,
         ).run()
         return clock.rate * batch
