@@ -175,7 +175,8 @@ class RunConfig:
     )
     threads: int = option(
         0,
-        "Threads inside one operation on the CPU; 0: as many as the process may use (2 with --reproducible).",
+        "Threads inside one operation on the CPU; 0: as many as the process may use, shared among logical devices (2 "
+        "with --reproducible).",
         panel="Devices",
         minimum=0,
         maximum=1024,

@@ -49,9 +49,10 @@ import tensorflow as tf
 from trainbox import runtime
 from trainbox.config import RunConfig
 from trainbox.devices import Selection
-selection = Selection(kind="cpu", replicas=1, visible_devices="", names=("CPU",), notice="")
 found = []
-for words in ({"reproducible": True}, {"threads": 5}, {}):
+for replicas, words in ((1, {"reproducible": True}), (1, {"threads": 5}), (1, {}), (64, {})):
+    names = ("CPU",) * replicas
+    selection = Selection(kind="cpu", replicas=replicas, visible_devices="", names=names, notice="")
     runtime.configure(RunConfig(**words), selection)
     threading = tf.config.threading
     found.append([threading.get_intra_op_parallelism_threads(), threading.get_inter_op_parallelism_threads()])
@@ -60,11 +61,11 @@ print(json.dumps(found))
 
 
 def test_threads_follow_what_slurm_leaves_unless_asked_or_reproducible():
-    """A reproducible run has two whatever the machine, since their number decides bits."""
+    """A reproducible run has two whatever the machine, since their number decides bits; replicas share the CPUs."""
     environ = {**os.environ, "SLURM_CPUS_PER_TASK": "1"}
     child = subprocess.run([sys.executable, "-c", THREADS], env=environ, capture_output=True, text=True, check=True)
     intra, inter = (0, 0) if len(os.sched_getaffinity(0)) == 1 else (1, 2)
-    assert json.loads(child.stdout) == [[2, 0], [5, inter], [intra, inter]]
+    assert json.loads(child.stdout) == [[2, 0], [5, inter], [intra, inter], [1, inter]]
 
 
 IMPORTED = """
