@@ -15,6 +15,8 @@ _NOTICE = re.compile(
     rb"|rebuild TensorFlow with the appropriate compiler flags)"
 )
 
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
+
 
 def load_tensorflow() -> None:
     """Import TensorFlow, if it is not there yet; the environment must be what the run needs (`environment.apply`)."""
@@ -33,10 +35,13 @@ def without_notices() -> Iterator[None]:
     reader, writer = os.pipe()
     sys.stderr.flush()
     kept = os.dup(2)
+    # An interruption inside the hooks of a fork would be lost: Python only reports what they raise.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     passing_on = os.fork()
     if passing_on == 0:
         os.close(writer)
         _pass_on(reader, kept)
+    signal.pthread_sigmask(signal.SIG_SETMASK, before)
     os.close(reader)
     os.dup2(writer, 2)
     os.close(writer)
@@ -52,9 +57,7 @@ def without_notices() -> Iterator[None]:
 def _pass_on(reader: int, target: int) -> None:
     """In the process of its own: to the end of `reader`, which comes when the other process has its own again."""
     try:
-        # What ends the other process ends this one by the end of the pipe, when all is said.
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
-            signal.signal(number, signal.SIG_IGN)
+        # The signals stay blocked here: what ends the other process ends this one too, by the end of the pipe.
         os.dup2(os.open(os.devnull, os.O_RDWR), 2)
         with os.fdopen(reader, "rb") as lines:
             for line in lines:

@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from trainbox import gpu_libraries
+from trainbox.values import shown
 
 PROGRAM = """
 import dataclasses, json, sys
@@ -97,7 +98,7 @@ def test_nothing_is_the_matter_where_all_load_and_nccl_counts_from_two_gpus_on(w
         (wheels / "nvidia" / name).unlink()
     assert asked(wheels, LD_LIBRARY_PATH=str(driver))[0] == [
         "",
-        f"not found: libnccl.so.2; LD_LIBRARY_PATH is '{driver}'",
+        f"not found: libnccl.so.2; LD_LIBRARY_PATH is {shown(str(driver))}",
     ]
 
 
