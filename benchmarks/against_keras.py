@@ -86,7 +86,7 @@ def keras_turn(rows: Any, strategy: Any, *, batch: int) -> Turn:
             loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
             metrics=["accuracy"],
         )
-    data = tf.data.Dataset.from_tensor_slices((rows.images, rows.labels)).map(
+    data = tf.data.Dataset.from_tensor_slices((rows.inputs, rows.labels)).map(
         scale, num_parallel_calls=tf.data.AUTOTUNE
     )
     data = data.cache().shuffle(SHUFFLE_BUFFER).batch(batch).prefetch(tf.data.AUTOTUNE)
@@ -105,7 +105,7 @@ def trainbox_turn(rows: Any, strategy: Any, *, batch: int) -> Turn:
     from trainbox.cadence import Cadence
     from trainbox.callbacks import Callbacks
     from trainbox.config import RunConfig
-    from trainbox.data.pipeline import ResidentRows
+    from trainbox.data.pipeline import ResidentFeed
     from trainbox.learner import Learner
     from trainbox.loop import Loop
     from trainbox.monitor import Monitor
@@ -124,12 +124,14 @@ def trainbox_turn(rows: Any, strategy: Any, *, batch: int) -> Turn:
         objective=objective.classification(from_logits=True),
         plan=chosen,
     )
-    block = blocks.train_block(step.TrainStep(learner, ResidentRows(rows), loss_scaling=False))
+    feed = ResidentFeed(rows, chosen)
+    block = blocks.train_block(step.TrainStep(learner, feed, loss_scaling=False))
 
     def turn() -> float:
         clock = Clock()
         Loop(
             plan=chosen,
+            feed=feed,
             seed=1,
             statistics=learner.statistics,
             seed_variables=0,
@@ -177,7 +179,7 @@ def serve(engine: str, replicas: int, arguments: argparse.Namespace) -> None:
         mirrored = strategy.build(config, selection)
     numbers = np.random.default_rng(0)
     rows = Split(
-        images=numbers.integers(0, 256, (arguments.examples, *SHAPE)).astype(np.uint8),
+        inputs=numbers.integers(0, 256, (arguments.examples, *SHAPE)).astype(np.uint8),
         labels=numbers.integers(0, CLASSES, arguments.examples).astype(np.int32),
     )
     turn = ENGINES[engine](rows, mirrored, batch=arguments.batch_size)

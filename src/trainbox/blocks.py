@@ -47,7 +47,7 @@ def train_block(step: TrainingStep) -> Callable[[Batch, Any], tuple[Any, ...]]:
             arrays.append(tf.TensorArray(tf.int64, size=steps, element_shape=[]))
 
         def body(i: Any, scale_state: Any, arrays: list[Any]) -> tuple[Any, ...]:
-            values, taken, scale_state, *prints = step(Batch(*(part[i] for part in block)), scale_state)
+            values, taken, scale_state, *prints = step(block.cut(i), scale_state)
             given = (values, taken, *prints)
             return i + 1, scale_state, [array.write(i, value) for array, value in zip(arrays, given, strict=True)]
 
@@ -67,7 +67,7 @@ def evaluation_block(step: BatchStep) -> Callable[[Batch], Any]:
         statistics = tf.TensorArray(tf.float32, size=steps, element_shape=[len(step.statistics)])
 
         def body(i: Any, statistics: Any) -> tuple[Any, Any]:
-            return i + 1, statistics.write(i, step(Batch(*(part[i] for part in block))))
+            return i + 1, statistics.write(i, step(block.cut(i)))
 
         return tf.while_loop(lambda i, _: i < steps, body, (tf.constant(0), statistics))[1].stack()
 

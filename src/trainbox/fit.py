@@ -16,7 +16,7 @@ from trainbox import plan as plans
 from trainbox.config import RunConfig
 from trainbox.data.pipeline import Indices
 from trainbox.errors import DivergedError, UsageError
-from trainbox.learner import Rows
+from trainbox.learner import Feed, scaled
 from trainbox.plan import Plan
 
 REMEDY = "use --engine trainbox"
@@ -121,18 +121,18 @@ class EpochByFit:
     def __init__(
         self,
         model: keras.Model,
-        rows: Rows,
+        feed: Feed,
         *,
-        plan: Plan,
         order: Callable[[int], Indices],
         before_batch: Callable[[int], None],
+        to_inputs: Callable[[Any], Any] = scaled,
     ) -> None:
         """`order` gives the row numbers of an epoch; `before_batch` is called with each batch's number in its epoch and
-        may raise to stop. Epochs and batches are counted from 0.
+        may raise to stop. Epochs and batches are counted from 0. `to_inputs` turns rows into what the model takes.
         """
         self._model = model
-        self._rows = rows
-        self._plan = plan
+        self._feed = feed
+        self._to_inputs = to_inputs
         self._order = order
         self._hook = keras.callbacks.LambdaCallback(on_train_batch_begin=lambda batch, logs: before_batch(batch))
 
@@ -160,9 +160,14 @@ class EpochByFit:
 
     def _batches(self, epoch: int) -> Any:
         """The epoch's batches in order, gathered ahead of their use."""
+
+        def fetch(indices: Any) -> tuple[Any, Any]:
+            rows, labels = self._feed.fetch((), indices)
+            return self._to_inputs(rows), labels
+
         return (
             tf.data.Dataset.from_tensor_slices(self._order(epoch))
-            .batch(self._plan.global_batch)
-            .map(self._rows.fetch, num_parallel_calls=tf.data.AUTOTUNE)
+            .batch(self._feed.plan.global_batch)
+            .map(fetch, num_parallel_calls=tf.data.AUTOTUNE)
             .prefetch(tf.data.AUTOTUNE)
         )

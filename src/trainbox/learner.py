@@ -21,21 +21,48 @@ Tensors = list[Any]
 HOST = "CPU:0"
 
 
-class Rows(Protocol):
-    """Where rows come from: `fetch` takes int32 indices [n] inside a graph and gives inputs [n, …] and labels [n]."""
+class Feed(Protocol):
+    """Where rows come from, in the order that it is told, as global batches of its `plan`.
 
-    def fetch(self, indices: Any) -> tuple[Any, Any]: ...
+    `begin` takes row numbers, int32 [examples], and the step to begin from. `take` gives the next global batches, at
+    most as many as asked for: tensors as `specs` say, which hold the rows of just these batches (none where all rows
+    are at hand), positions int32 and weights float32, both [steps, V, rows]. Inside a graph `fetch` takes these tensors
+    and positions [n], and gives inputs [n, …] in their own type and labels [n]. `close` ends what runs ahead.
+    """
+
+    plan: Plan
+    specs: tuple[tf.TensorSpec, ...]
+
+    def begin(self, order: Any, *, first_step: int) -> None: ...
+
+    def take(self, steps: int) -> tuple[tuple[Any, ...], Any, Any]: ...
+
+    def fetch(self, source: tuple[Any, ...], indices: Any) -> tuple[Any, Any]: ...
+
+    def close(self) -> None: ...
 
 
 class Batch(NamedTuple):
-    """One global batch by its rows' numbers, or a block of them with one more dimension in front.
+    """One global batch by its rows' positions, or a block of them with one more dimension in front.
 
     `indices` int32 [V, rows], `weights` float32 [V, rows] (spare rows 0), `seeds` uint32 [V, seed variables, 2].
+    `source` are the tensors that a feed hands out with them, those of the whole block.
     """
 
     indices: Any
     weights: Any
     seeds: Any
+    source: tuple[Any, ...] = ()
+
+    def cut(self, number: Any) -> Batch:
+        """One batch of a block, or one shard of a batch."""
+        indices, weights, seeds = (tf.gather(part, number) for part in (self.indices, self.weights, self.seeds))
+        return Batch(indices, weights, seeds, self.source)
+
+
+def scaled(rows: Any) -> Any:
+    """Rows in their own type as float32: bytes of images in [0, 1], anything else as it is."""
+    return tf.cast(rows, tf.float32) / 255.0 if rows.dtype == tf.uint8 else tf.cast(rows, tf.float32)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +70,7 @@ class Learner:
     """Model, optimizer and objective, built in the scope of `strategy`, and how a batch is dealt to them.
 
     `gives_logits` tells whether the model's outputs are logits or probabilities. Where there is an `average` of the
-    weights, evaluation computes with it.
+    weights, evaluation computes with it. `to_inputs` turns rows in their own type into what the model takes.
     """
 
     strategy: tf.distribute.Strategy
@@ -53,6 +80,7 @@ class Learner:
     plan: Plan
     gives_logits: bool = True
     average: WeightAverage | None = None
+    to_inputs: Callable[[Any], Any] = scaled
 
     @property
     def variables(self) -> list[keras.Variable]:
@@ -70,14 +98,14 @@ class Learner:
         """What a step reports as sums over its examples, in this order; `weight` is the sum of the rows' weights."""
         return ("loss", *self.objective.metrics, "weight")
 
-    @property
-    def signature(self) -> Batch:
-        """The specs of a block of any number of batches."""
+    def signature(self, feed: Feed) -> Batch:
+        """The specs of a block of any number of batches of `feed`."""
         shards, rows = self.plan.shards, self.plan.rows
         return Batch(
             indices=tf.TensorSpec([None, shards, rows], tf.int32),
             weights=tf.TensorSpec([None, shards, rows], tf.float32),
             seeds=tf.TensorSpec([None, shards, len(seed_positions(self.model)), 2], tf.uint32),
+            source=tuple(feed.specs),
         )
 
     def replica_sums(self, compute: Callable[[Any], Tensors], specs: list[tf.TensorSpec]) -> Tensors:
@@ -88,7 +116,7 @@ class Learner:
         return list(context.all_reduce(tf.distribute.ReduceOp.SUM, sums))
 
     def forward(
-        self, rows: Rows, batch: Batch, weights: Tensors, state: Tensors, *, training: bool
+        self, feed: Feed, batch: Batch, weights: Tensors, state: Tensors, *, training: bool
     ) -> tuple[Tensors, Tensors]:
         """On one replica, for one shard: the non-trainable state after the call, and the statistics.
 
@@ -96,7 +124,8 @@ class Learner:
         over the shard's rows; losses that layers add count as a mean over the rows.
         """
         with tf.device(HOST):
-            inputs, labels = rows.fetch(batch.indices)
+            rows, labels = feed.fetch(batch.source, batch.indices)
+        inputs = self.to_inputs(rows)
         with activity_penalties_masked(self.model, batch.weights):
             outputs, new_state, losses = call_with(self.model, weights, state, inputs, training=training)
         added = losses[: len(losses) - len(regularized(self.model))]
@@ -140,7 +169,7 @@ def seed_positions(model: keras.Model) -> list[int]:
 def on_host(batch: Batch, shard: Any) -> Batch:
     """One shard of a batch, cut out on the host, where its rows are fetched."""
     with tf.device(HOST):
-        return Batch(*(tf.gather(part, shard) for part in batch))
+        return batch.cut(shard)
 
 
 def same_on_all(strategy: tf.distribute.Strategy, value: Any) -> Any:

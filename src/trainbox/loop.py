@@ -15,10 +15,10 @@ from trainbox.blocks import Meter, Pace
 from trainbox.bottleneck import Timings
 from trainbox.cadence import Cadence
 from trainbox.callbacks import Callbacks
-from trainbox.data.pipeline import Indices, deal, epoch_order
+from trainbox.data.pipeline import epoch_order
 from trainbox.errors import DivergedError, InterruptedRunError
 from trainbox.evaluate import means
-from trainbox.learner import Batch
+from trainbox.learner import Batch, Feed
 from trainbox.plan import Plan
 from trainbox.progress import Progress
 
@@ -64,6 +64,7 @@ class Loop:
     """
 
     plan: Plan
+    feed: Feed
     seed: int
     statistics: tuple[str, ...]
     seed_variables: int
@@ -137,12 +138,10 @@ class Loop:
         if self.fit:
             self._fit_epoch(self.fit, epoch)
             return
-        order = epoch_order(plan, seed=self.seed, epoch=epoch)
+        self.feed.begin(epoch_order(plan, seed=self.seed, epoch=epoch), first_step=position)
         while position < plan.steps_per_epoch:
             left = min(plan.steps_per_epoch - position, self.cadence.steps_left(progress.step))
-            steps = min(self._pace.steps, left)
-            self._train_block(order, epoch=epoch, position=position, steps=steps)
-            position += steps
+            position += self._train_block(epoch=epoch, steps=min(self._pace.steps, left))
             logs = means(self.statistics, np.array(progress.epoch_sums))
             self.callbacks.block_ends(position - 1, logs)
             self.display.update(
@@ -168,9 +167,11 @@ class Loop:
         progress.epoch_sums = [logs[name] * rows for name in self.statistics[:-1]] + [rows]
         progress.interval_sums = list(progress.epoch_sums)
 
-    def _train_block(self, order: Indices, *, epoch: int, position: int, steps: int) -> None:
+    def _train_block(self, *, epoch: int, steps: int) -> int:
+        """Take at most `steps` steps, as many as the feed has rows at hand for; returns how many."""
         progress, plan = self.progress, self.plan
-        indices, weights = deal(order, plan, first_step=position, steps=steps)
+        source, indices, weights = self.feed.take(steps)
+        steps = len(indices)
         seeds = randomness.shard_seeds(
             seed=self.seed,
             first_step=progress.step,
@@ -181,7 +182,7 @@ class Loop:
         began = time.perf_counter()
         before = np.array(progress.scale_state, np.float32)
         assert self.block is not None
-        statistics, taken, scale_state, *prints = self.block(Batch(indices, weights, seeds), before)
+        statistics, taken, scale_state, *prints = self.block(Batch(indices, weights, seeds, source), before)
         rows, taken = statistics.numpy(), taken.numpy()
         ended = time.perf_counter()
         seconds, examples = ended - began, int(weights.sum())
@@ -196,6 +197,7 @@ class Loop:
         scales = scaling.follow(before.tolist(), taken.tolist())
         for row, was_taken, scale in zip(rows.tolist(), taken.tolist(), scales, strict=True):
             self._account(row, was_taken, scale=scale, epoch=epoch)
+        return steps
 
     def _account(self, row: Sequence[float], taken: bool, *, scale: float, epoch: int) -> None:
         """Add one step's statistics to the sums, and write the line of an interval that ends here."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 
 from trainbox.config import RunConfig
@@ -49,6 +50,10 @@ class Plan:
     def total_steps(self) -> int:
         """Steps of the whole run."""
         return self.steps_per_epoch * self.epochs
+
+    def over(self, examples: int) -> Plan:
+        """The plan of going once through `examples` rows with the same batch and shards, as an evaluation does."""
+        return dataclasses.replace(self, examples=examples, epochs=1)
 
 
 def make(config: RunConfig, *, replicas: int, examples: int, shards: int | None = None) -> Plan:

@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from trainbox import determinism
 from trainbox.fingerprint import fingerprint
-from trainbox.learner import Batch, Learner, Rows, Tensors, call_with, on_host, same_on_all, seed_positions, values
+from trainbox.learner import Batch, Feed, Learner, Tensors, call_with, on_host, same_on_all, seed_positions, values
 from trainbox.penalties import add_penalty, regularized, weight_penalty
 from trainbox.scaling import all_finite, next_state
 
@@ -32,11 +32,11 @@ def own_the_all_reduce(optimizer: keras.optimizers.Optimizer) -> None:
 class TrainStep:
     """One optimizer step on one global batch, to be called inside a `tf.function`, outside `strategy.run`."""
 
-    def __init__(self, learner: Learner, rows: Rows, *, loss_scaling: bool, traced: bool = False) -> None:
+    def __init__(self, learner: Learner, feed: Feed, *, loss_scaling: bool, traced: bool = False) -> None:
         """`traced` steps give a fingerprint too. Raises UsageError if the loss does not give one value an example."""
         self._learner = learner
-        self._rows = rows
-        self.statistics, self.signature = learner.statistics, learner.signature
+        self._feed = feed
+        self.statistics, self.signature = learner.statistics, learner.signature(feed)
         self._loss_scaling = loss_scaling
         self.traced = traced
         self._seeds = seed_positions(learner.model)
@@ -96,7 +96,7 @@ class TrainStep:
             state[position] = tf.cast(batch.seeds[number], state[position].dtype)
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(weights)
-            new_state, statistics = self._learner.forward(self._rows, batch, weights, state, training=True)
+            new_state, statistics = self._learner.forward(self._feed, batch, weights, state, training=True)
             loss = statistics[0] * scale if self._loss_scaling else statistics[0]
         gradients = tape.gradient(loss, weights, unconnected_gradients=tf.UnconnectedGradients.ZERO)
         moving = [tf.cast(new_state[i], _sum_type(new_state[i].dtype)) for i in self._moving]
@@ -138,14 +138,14 @@ class TrainStep:
         model = self._learner.model
         found: list[int] = []
 
-        def probe(indices: Any) -> None:
+        def probe(indices: Any, source: tuple[Any, ...]) -> None:
             weights, state = values(model.trainable_variables), values(model.non_trainable_variables)
-            inputs, _ = self._rows.fetch(indices)
+            inputs = self._learner.to_inputs(self._feed.fetch(source, indices)[0])
             _, new_state, _ = call_with(model, weights, state, inputs, training=True)
             found.extend(i for i, (old, new) in enumerate(zip(state, new_state, strict=True)) if new is not old)
 
         rows = tf.TensorSpec([self._learner.plan.rows], tf.int32)
-        traced = tf.function(probe, autograph=False).get_concrete_function(rows)
+        traced = tf.function(probe, autograph=False).get_concrete_function(rows, self.signature.source)
         if self.traced:
             determinism.refuse_layers(model)
             determinism.refuse_random_operations(traced.graph)

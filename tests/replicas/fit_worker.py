@@ -40,7 +40,6 @@ def engine(model: Any, optimizer: Any, rows: Any, chosen: plan.Plan, before: Cal
     return fit.EpochByFit(
         model,
         rows,
-        plan=chosen,
         order=lambda epoch: pipeline.epoch_order(chosen, seed=1, epoch=epoch),
         before_batch=before,
     )
@@ -86,8 +85,9 @@ def main() -> None:
     mirrored = strategy.build(config, selection)
     generator = np.random.default_rng(0)
     images = generator.integers(0, 256, (ROWS, *SHAPE)).astype(np.uint8)
-    rows = pipeline.ResidentRows(pipeline.Split(images=images, labels=np.arange(ROWS, dtype=np.int32) % 10))
     chosen = plan.make(config, replicas=replicas, examples=ROWS)
+    split = pipeline.Split(inputs=images, labels=np.arange(ROWS, dtype=np.int32) % 10)
+    rows = pipeline.ResidentFeed(split, chosen)
 
     result = straight(mirrored, rows, chosen) if replicas == 1 else resumed(mirrored, rows, chosen)
     result |= {"replicas": mirrored.num_replicas_in_sync, "step": by_step(mirrored, rows, chosen)}

@@ -33,9 +33,8 @@ def main() -> None:
     runtime.keep_order_of_sums(shards=shards, reproducible=True)
     mirrored = strategy.build(config, selection)
     chosen = plan.make(config, replicas=1, examples=ROWS * shards)
-    rows = pipeline.ResidentRows(
-        pipeline.Split(images=np.zeros((ROWS, *SHAPE), np.uint8), labels=np.zeros(ROWS, np.int32))
-    )
+    rows = pipeline.Split(inputs=np.zeros((ROWS, *SHAPE), np.uint8), labels=np.zeros(ROWS, np.int32))
+    feed = pipeline.ResidentFeed(rows, chosen)
     with mirrored.scope():
         model = keras.Sequential(
             [
@@ -51,7 +50,7 @@ def main() -> None:
     trained = learner.Learner(
         strategy=mirrored, model=model, optimizer=optimizer, objective=classification(from_logits=True), plan=chosen
     )
-    block = blocks.train_block(step.TrainStep(trained, rows, loss_scaling=False))
+    block = blocks.train_block(step.TrainStep(trained, feed, loss_scaling=False))
     indices = np.tile(np.arange(ROWS, dtype=np.int32), (2, shards, 1))
     batch = learner.Batch(indices, np.ones_like(indices, np.float32), np.zeros((2, shards, 0, 2), np.uint32))
     before = peak()

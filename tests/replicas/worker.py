@@ -37,20 +37,9 @@ from trainbox.data import pipeline
 from trainbox.devices import Selection
 
 
-class Arrays:
-    """Rows of any shape, as they are: float32 inputs and labels."""
-
-    def __init__(self, inputs: np.ndarray, labels: np.ndarray) -> None:
-        self._inputs, self._labels = tf.constant(inputs), tf.constant(labels)
-
-    def fetch(self, indices: Any) -> tuple[Any, Any]:
-        return tf.gather(self._inputs, indices), tf.gather(self._labels, indices)
-
-
 def run(case: cases.Case, mirrored: tf.distribute.Strategy, shards: int, *, traced: bool) -> dict[str, dict[str, Any]]:
     """Train one case, from the same weights on each of its numbers of rows, and evaluate it on them."""
     inputs, labels = case.rows()
-    rows = Arrays(inputs, labels)
     config = RunConfig(batch_size=case.batch, shards=shards, epochs=case.epochs, **(case.words or {}))
     chosen = plan.make(config, replicas=mirrored.num_replicas_in_sync, examples=len(labels))
     keras.utils.set_random_seed(3)
@@ -67,8 +56,9 @@ def run(case: cases.Case, mirrored: tf.distribute.Strategy, shards: int, *, trac
         plan=chosen,
         average=average,
     )
+    feed = pipeline.ResidentFeed(pipeline.Split(inputs=inputs, labels=labels), chosen)
     half = case.precision == "float16"
-    block = blocks.train_block(step.TrainStep(trained, rows, loss_scaling=half, traced=traced))
+    block = blocks.train_block(step.TrainStep(trained, feed, loss_scaling=half, traced=traced))
     held = trained.variables
     fresh = checkpoint.snapshot(held)
     results = {}
@@ -78,7 +68,7 @@ def run(case: cases.Case, mirrored: tf.distribute.Strategy, shards: int, *, trac
         result = train(case, block, dataclasses.replace(chosen, examples=count), model)
         arrays = checkpoint.snapshot(held)
         results["-" + str(count) if case.counts else ""] = result | {
-            "evaluation": evaluate.Evaluator(trained, rows, examples=count)(between=lambda: None),
+            "evaluation": evaluated(trained, pipeline.Split(inputs=inputs[:count], labels=labels[:count])),
             "digest": checkpoint.digest(arrays),
             "weights": np.concatenate([array.astype(np.float64).ravel() for array in arrays]).tolist(),
             "unchanged": [
@@ -89,6 +79,12 @@ def run(case: cases.Case, mirrored: tf.distribute.Strategy, shards: int, *, trac
             "replicas": model.distribute_strategy.num_replicas_in_sync,
         }
     return results
+
+
+def evaluated(trained: learner.Learner, rows: pipeline.Split) -> dict[str, float]:
+    """Loss and metrics on these rows."""
+    feed = pipeline.ResidentFeed(rows, trained.plan.over(len(rows)))
+    return evaluate.Evaluator(trained, feed)(between=lambda: None)
 
 
 def optimizer_of(config: RunConfig, chosen: plan.Plan) -> keras.optimizers.Optimizer:

@@ -43,7 +43,7 @@ def test_a_batch_does_not_depend_on_its_block():
 @pytest.mark.parametrize(("rows", "share", "held"), [(100, 0.1, 10), (3, 0.01, 1), (2, 0.99, 1)])
 def test_held_out_rows_are_apart(rows, share, held):
     """Validation and training rows share nothing, lose nothing, and are the same for the same seed."""
-    split = pipeline.Split(images=np.zeros((rows, 1, 1, 1), np.uint8), labels=np.arange(rows, dtype=np.int32))
+    split = pipeline.Split(inputs=np.zeros((rows, 1, 1, 1), np.uint8), labels=np.arange(rows, dtype=np.int32))
     training, validation = pipeline.hold_out(split, share=share, seed=1)
     assert len(validation) == held
     assert sorted([*training.labels.tolist(), *validation.labels.tolist()]) == list(range(rows))

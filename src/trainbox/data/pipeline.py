@@ -1,4 +1,4 @@
-"""From arrays in memory to global batches: which rows, in which shard, with which weight.
+"""From rows to global batches: which rows, in which shard, with which weight.
 
 A batch is only the numbers of its rows. They are a pure function of (seed, epoch, step); the rows themselves are
 gathered a whole shard at a time inside the compiled step.
@@ -22,27 +22,44 @@ Weights = npt.NDArray[np.float32]
 
 @dataclass(frozen=True, kw_only=True)
 class Split:
-    """Rows of one part of a data set: images uint8 [n, height, width, channels], labels int32 [n]."""
+    """Rows of one part of a data set: inputs [n, …] in the set's own type, labels int32 [n] (float32 to regress on)."""
 
-    images: npt.NDArray[np.uint8]
-    labels: npt.NDArray[np.int32]
+    inputs: npt.NDArray[Any]
+    labels: npt.NDArray[Any]
 
     def __len__(self) -> int:
         return len(self.labels)
 
 
-class ResidentRows:
-    """A split kept in host memory as tensors; `fetch` gathers rows and scales pixels to [0, 1]."""
+class ResidentFeed:
+    """Feeds a split that is kept in host memory as tensors, from which the compiled step gathers rows by number."""
 
-    def __init__(self, split: Split) -> None:
+    specs: tuple[Any, ...] = ()
+
+    def __init__(self, split: Split, plan: Plan) -> None:
+        self.plan = plan
+        self._order: Indices = np.empty(0, np.int32)
+        self._step = 0
         with tf.device("CPU:0"):
-            self._images = tf.constant(split.images)
+            self._inputs = tf.constant(split.inputs)
             self._labels = tf.constant(split.labels)
 
-    def fetch(self, indices: Any) -> tuple[Any, Any]:
-        """Images float32 [n, height, width, channels] and labels int32 [n] of the rows `indices`, int32 [n]."""
-        images = tf.cast(tf.gather(self._images, indices), tf.float32) / 255.0
-        return images, tf.gather(self._labels, indices)
+    def begin(self, order: Indices, *, first_step: int) -> None:
+        """Go through the rows in this order, from this step of it on."""
+        self._order, self._step = order, first_step
+
+    def take(self, steps: int) -> tuple[tuple[Any, ...], Indices, Weights]:
+        """The next `steps` global batches: nothing but their rows' numbers and weights, [steps, V, rows]."""
+        indices, weights = deal(self._order, self.plan, first_step=self._step, steps=steps)
+        self._step += steps
+        return (), indices, weights
+
+    def fetch(self, source: tuple[Any, ...], indices: Any) -> tuple[Any, Any]:
+        """Inputs [n, …] in their own type and labels [n] of the rows `indices`, int32 [n]."""
+        return tf.gather(self._inputs, indices), tf.gather(self._labels, indices)
+
+    def close(self) -> None:
+        """There is nothing to end."""
 
 
 def hold_out(split: Split, *, share: float, seed: int) -> tuple[Split, Split]:
@@ -54,8 +71,8 @@ def hold_out(split: Split, *, share: float, seed: int) -> tuple[Split, Split]:
     order = randomness.permutation(len(split), seed=seed, epoch=0, domain=randomness.SPLIT)
     validation, training = np.sort(order[:held]), np.sort(order[held:])
     return (
-        Split(images=split.images[training], labels=split.labels[training]),
-        Split(images=split.images[validation], labels=split.labels[validation]),
+        Split(inputs=split.inputs[training], labels=split.labels[training]),
+        Split(inputs=split.inputs[validation], labels=split.labels[validation]),
     )
 
 

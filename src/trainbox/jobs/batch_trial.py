@@ -76,19 +76,22 @@ def fits(config: RunConfig) -> bool:
 def _take_steps(config: RunConfig, learner: Any, rows: Any) -> None:
     """The first steps of a run, one at a time."""
     from trainbox import blocks, randomness, scaling
-    from trainbox.data.pipeline import ResidentRows, deal, epoch_order
+    from trainbox.data.pipeline import epoch_order
+    from trainbox.jobs import setting_up
     from trainbox.learner import Batch, seed_positions
     from trainbox.step import TrainStep
 
     plan = learner.plan
-    block = blocks.train_block(TrainStep(learner, ResidentRows(rows), loss_scaling=config.precision == "float16"))
+    feed = setting_up.feed(rows, plan)
+    block = blocks.train_block(TrainStep(learner, feed, loss_scaling=config.precision == "float16"))
     order, state = epoch_order(plan, seed=config.seed, epoch=0), scaling.initial_state(config.precision)
     for step in range(STEPS):
-        indices, weights = deal(order, plan, first_step=step % plan.steps_per_epoch, steps=1)
+        feed.begin(order, first_step=step % plan.steps_per_epoch)
+        source, indices, weights = feed.take(1)
         seeds = randomness.shard_seeds(
             seed=config.seed, first_step=step, steps=1, shards=plan.shards, variables=len(seed_positions(learner.model))
         )
-        statistics, _, state, *_ = block(Batch(indices, weights, seeds), state)
+        statistics, _, state, *_ = block(Batch(indices, weights, seeds, source), state)
         statistics.numpy()
 
 

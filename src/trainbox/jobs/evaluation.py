@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +24,10 @@ def evaluate(run_dir: Path, *, settings: Settings, split: str, checkpoint: str, 
     stop.install()
 
     from trainbox import evaluate
-    from trainbox.data.pipeline import ResidentRows
     from trainbox.jobs import setting_up
 
     rows = setting_up.split(trained.info, split)
-    measured = evaluate.Evaluator(trained.learner, ResidentRows(rows), examples=len(rows))(between=stop.check)
+    with contextlib.closing(setting_up.feed(rows, trained.learner.plan.over(len(rows)))) as feed:
+        measured = evaluate.Evaluator(trained.learner, feed)(between=stop.check)
     display.line("  ".join(f"{split}/{name} {value:.6f}" for name, value in measured.items()))
     return {"run": run_dir.name, "split": split, "rows": len(rows), "step": trained.step, **measured}

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from trainbox import checkpoint, evaluate, export, manifest, metrics
 from trainbox.bottleneck import Verdict
-from trainbox.data.pipeline import ResidentRows
 from trainbox.data.prepared import DatasetInfo
 from trainbox.display import Display, number
 from trainbox.jobs import setting_up
@@ -24,7 +24,8 @@ def test(learner: Learner, info: DatasetInfo, *, between: Callable[[], None], di
     if "test" not in info.splits:
         return {}
     rows = setting_up.split(info, "test")
-    measured = evaluate.Evaluator(learner, ResidentRows(rows), examples=len(rows))(between=between)
+    with contextlib.closing(setting_up.feed(rows, learner.plan.over(len(rows)))) as feed:
+        measured = evaluate.Evaluator(learner, feed)(between=between)
     scalars = {f"test/{name}": value for name, value in measured.items()}
     display.line("  ".join(f"{name} {number(value)}" for name, value in scalars.items()))
     return scalars

@@ -9,10 +9,10 @@ from typing import Any
 from trainbox import blocks, callbacks, evaluate, fit
 from trainbox.cadence import Cadence
 from trainbox.config import RunConfig
-from trainbox.data.pipeline import ResidentRows, Split, epoch_order
+from trainbox.data.pipeline import epoch_order
 from trainbox.display import Display
 from trainbox.first_step import FirstStepWatch
-from trainbox.learner import Learner, seed_positions
+from trainbox.learner import Feed, Learner, seed_positions
 from trainbox.loop import Loop
 from trainbox.metrics import MetricWriter
 from trainbox.monitor import Monitor
@@ -26,8 +26,8 @@ def build(
     learner: Learner,
     progress: Progress,
     *,
-    rows: Split,
-    held_out: Split | None,
+    feed: Feed,
+    held_out: Feed | None,
     save: Callable[[Progress], None],
     await_saved: Callable[[], None],
     check_stop: Callable[[], None],
@@ -37,22 +37,23 @@ def build(
     monitor: Monitor,
     watch: FirstStepWatch,
 ) -> Loop:
-    """The loop over `rows` from `progress` on, validating on `held_out`; its steps are traced where there is a `trace`.
+    """The loop over the rows of `feed` from `progress` on, validating on those of `held_out`.
 
-    `watch` is told of the first step's phases and of its end, when the `monitor` begins to count for the whole run.
+    Its steps are traced where there is a `trace`. `watch` is told of the first step's phases and of its
+    end, when the `monitor` begins to count for the whole run.
 
     Raises:
         UsageError: the user's callbacks or the model's loss cannot be used.
     """
-    resident = ResidentRows(rows)
     by_fit = config.engine == "fit"
     return Loop(
         plan=learner.plan,
+        feed=feed,
         seed=config.seed,
         statistics=learner.statistics,
         seed_variables=len(seed_positions(learner.model)),
-        block=None if by_fit else _block(config, learner, resident, trace is not None, monitor, watch),
-        fit=_fit(config, learner, resident, check_stop, watch) if by_fit else None,
+        block=None if by_fit else _block(config, learner, feed, trace is not None, monitor, watch),
+        fit=_fit(config, learner, feed, check_stop, watch) if by_fit else None,
         validate=_validate(learner, held_out, check_stop) if held_out else None,
         save=save,
         await_saved=await_saved,
@@ -72,10 +73,10 @@ def build(
 
 
 def _block(
-    config: RunConfig, learner: Learner, rows: ResidentRows, traced: bool, monitor: Monitor, watch: FirstStepWatch
+    config: RunConfig, learner: Learner, feed: Feed, traced: bool, monitor: Monitor, watch: FirstStepWatch
 ) -> Callable[..., Any]:
     """A block of steps, whose first call is watched."""
-    block = blocks.train_block(TrainStep(learner, rows, loss_scaling=config.precision == "float16", traced=traced))
+    block = blocks.train_block(TrainStep(learner, feed, loss_scaling=config.precision == "float16", traced=traced))
     first = True
 
     def call(batch: Any, scale_state: Any) -> tuple[Any, ...]:
@@ -97,7 +98,7 @@ def _block(
 
 
 def _fit(
-    config: RunConfig, learner: Learner, rows: ResidentRows, check_stop: Callable[[], None], watch: FirstStepWatch
+    config: RunConfig, learner: Learner, feed: Feed, check_stop: Callable[[], None], watch: FirstStepWatch
 ) -> fit.EpochByFit:
     watch.phase("in the first batch of Keras's fit, with its compilation")
 
@@ -108,16 +109,15 @@ def _fit(
 
     return fit.EpochByFit(
         learner.model,
-        rows,
-        plan=learner.plan,
+        feed,
         order=lambda epoch: epoch_order(learner.plan, seed=config.seed, epoch=epoch),
         before_batch=before_batch,
+        to_inputs=learner.to_inputs,
     )
 
 
-def _validate(learner: Learner, held_out: Split, check_stop: Callable[[], None]) -> Callable[[], dict[str, float]]:
-    evaluator = evaluate.Evaluator(learner, ResidentRows(held_out), examples=len(held_out))
-    return partial(evaluator, between=check_stop)
+def _validate(learner: Learner, held_out: Feed, check_stop: Callable[[], None]) -> Callable[[], dict[str, float]]:
+    return partial(evaluate.Evaluator(learner, held_out), between=check_stop)
 
 
 def _rate(optimizer: Any) -> Callable[[int], float]:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from trainbox.data.prepare import DatasetInfo
     from trainbox.devices import Selection
     from trainbox.display import Display
-    from trainbox.learner import Learner
+    from trainbox.learner import Feed, Learner
     from trainbox.plan import Plan
 
 
@@ -69,7 +69,14 @@ def split(info: DatasetInfo, name: str) -> Split:
     from trainbox.data.prepare import read
 
     images, labels = read(info, name)
-    return Split(images=images, labels=labels)
+    return Split(inputs=images, labels=labels)
+
+
+def feed(split: Split, plan: Plan) -> Feed:
+    """What gives the rows of `split` to the steps of `plan`."""
+    from trainbox.data.pipeline import ResidentFeed
+
+    return ResidentFeed(split, plan)
 
 
 def training_splits(config: RunConfig, info: DatasetInfo) -> tuple[Split, Split | None]:

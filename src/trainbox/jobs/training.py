@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from trainbox.data.prepare import DatasetInfo
     from trainbox.devices import Selection
     from trainbox.jobs.saving import Saver
-    from trainbox.learner import Learner
+    from trainbox.learner import Feed, Learner
     from trainbox.plan import Plan
     from trainbox.progress import Progress
     from trainbox.stopping import StopRequest
@@ -113,11 +113,13 @@ def _train(
         writer = metrics.MetricWriter(
             run_dir, step=progress.step, epochs_done=progress.epochs_done, tensorboard=config.tensorboard
         )
-        with contextlib.closing(writer), _traced(config, run_dir, progress.step) as traced:
+        with (
+            contextlib.closing(writer), _traced(config, run_dir, progress.step) as traced, _fed(splits, plan) as feeds,
+        ):  # fmt: skip
             shown = progress.shown(plan.steps_per_epoch)
             display.begin(epochs=plan.epochs, steps_per_epoch=plan.steps_per_epoch, step=shown)
             loop = looping.build(
-                config, learner, progress, rows=splits[0], held_out=splits[1], save=saver.save, await_saved=saver.wait,
+                config, learner, progress, feed=feeds[0], held_out=feeds[1], save=saver.save, await_saved=saver.wait,
                 check_stop=_either(saver.check, stop.check), writer=writer, trace=traced, display=display,
                 monitor=watched.monitor, watch=watched.first_step,
             )  # fmt: skip
@@ -160,6 +162,18 @@ def _traced(config: RunConfig, run_dir: Path, step: int) -> Iterator[trace.Trace
         return
     with contextlib.closing(trace.TraceWriter(run_dir, step=step)) as writer:
         yield writer
+
+
+@contextlib.contextmanager
+def _fed(splits: tuple[Split, Split | None], plan: Plan) -> Iterator[tuple[Feed, Feed | None]]:
+    """What feeds training, and validation if there is any."""
+    rows, held_out = splits
+    with contextlib.ExitStack() as stack:
+        feed = stack.enter_context(contextlib.closing(setting_up.feed(rows, plan)))
+        if held_out is None:
+            yield feed, None
+        else:
+            yield feed, stack.enter_context(contextlib.closing(setting_up.feed(held_out, plan.over(len(held_out)))))
 
 
 @contextlib.contextmanager
