@@ -76,10 +76,18 @@ def evaluation_block(step: BatchStep) -> Callable[[Batch], Any]:
 
 @dataclass
 class Pace:
-    """The number of steps in the next block, so that control comes back to Python about four times a second."""
+    """The number of steps in the next block, so that control comes back to Python about four times a second.
 
+    Several workers `agree` on it, because their clocks differ and a step in which not all take part never ends.
+    """
+
+    agree: Callable[[int], int] = int
     steps: int = 1
     measured: bool = False
+
+    def next(self, left: int) -> int:
+        """The steps of the next block, of `left` that are to be done."""
+        return self.agree(min(self.steps, left))
 
     def note(self, *, steps: int, seconds: float) -> None:
         """Learn from a block that took `seconds`; the first one, which includes compilation, teaches nothing."""

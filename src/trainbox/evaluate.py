@@ -47,7 +47,7 @@ class Evaluator:
         self._feed = feed
         self._names = learner.statistics
         self._block = evaluation_block(step)
-        self._pace = Pace()
+        self._pace = Pace(agree=learner.agreed_steps)
         self._seeds_shape = step.signature.seeds.shape[1:]
 
     def __call__(self, *, between: Callable[[], None]) -> dict[str, float]:
@@ -57,7 +57,7 @@ class Evaluator:
         sums = np.zeros(len(self._names))
         step = 0
         while step < plan.steps_per_epoch:
-            source, indices, weights = self._feed.take(min(self._pace.steps, plan.steps_per_epoch - step))
+            source, indices, weights = self._feed.take(self._pace.next(plan.steps_per_epoch - step))
             steps = len(indices)
             seeds = np.zeros((steps, *self._seeds_shape), np.uint32)
             began = time.perf_counter()

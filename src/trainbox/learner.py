@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 import keras
 import tensorflow as tf
 
 from trainbox import determinism
+from trainbox.agreement import Agreement, Alone
 from trainbox.averaging import WeightAverage
 from trainbox.errors import UsageError
 from trainbox.objective import Objective
 from trainbox.penalties import activity_penalties_masked, regularized
 from trainbox.plan import Plan
-from trainbox.reduction import sum_shards
+from trainbox.reduction import gather_and_add, sum_shards
 
 Tensors = list[Any]
 HOST = "CPU:0"
@@ -70,7 +71,8 @@ class Learner:
     """Model, optimizer and objective, built in the scope of `strategy`, and how a batch is dealt to them.
 
     `gives_logits` tells whether the model's outputs are logits or probabilities. Where there is an `average` of the
-    weights, evaluation computes with it. `to_inputs` turns rows in their own type into what the model takes.
+    weights, evaluation computes with it. `to_inputs` turns rows in their own type into what the model takes. With an
+    `agreement` of several workers, `ordered` keeps their sums to the one tree; TensorFlow's own way has another order.
     """
 
     strategy: tf.distribute.Strategy
@@ -81,6 +83,8 @@ class Learner:
     gives_logits: bool = True
     average: WeightAverage | None = None
     to_inputs: Callable[[Any], Any] = scaled
+    ordered: bool = False
+    agreement: Agreement = field(default_factory=Alone)
 
     @property
     def variables(self) -> list[keras.Variable]:
@@ -108,11 +112,17 @@ class Learner:
             source=tuple(feed.specs),
         )
 
+    def agreed_steps(self, steps: int) -> int:
+        """So many steps as the worker that wishes for the fewest."""
+        return min(self.agreement.gather(steps))
+
     def replica_sums(self, compute: Callable[[Any], Tensors], specs: list[tf.TensorSpec]) -> Tensors:
         """On one replica: the sum over all V shards of what `compute` gives for a shard's number."""
         context = tf.distribute.get_replica_context()
         first = context.replica_id_in_sync_group * self.plan.shards_per_replica
         sums = sum_shards(lambda shard: compute(first + shard), self.plan.shards_per_replica, specs)
+        if self.ordered and self.agreement.size > 1:
+            return gather_and_add(context, sums)
         return list(context.all_reduce(tf.distribute.ReduceOp.SUM, sums))
 
     def forward(

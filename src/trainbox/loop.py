@@ -86,7 +86,7 @@ class Loop:
     cadence: Cadence
     patience: int
     timings: Timings = field(default_factory=Timings)
-    _pace: Pace = field(default_factory=Pace)
+    pace: Pace = field(default_factory=Pace)
     _meter: Meter = field(default_factory=Meter)
     _saved_step: tuple[int, int] = (0, 0)
 
@@ -141,7 +141,7 @@ class Loop:
         self.feed.begin(epoch_order(plan, seed=self.seed, epoch=epoch), first_step=position)
         while position < plan.steps_per_epoch:
             left = min(plan.steps_per_epoch - position, self.cadence.steps_left(progress.step))
-            position += self._train_block(epoch=epoch, steps=min(self._pace.steps, left))
+            position += self._train_block(epoch=epoch, steps=self.pace.next(left))
             logs = means(self.statistics, np.array(progress.epoch_sums))
             self.callbacks.block_ends(position - 1, logs)
             self.display.update(
@@ -187,9 +187,9 @@ class Loop:
         ended = time.perf_counter()
         seconds, examples = ended - began, int(weights.sum())
         self.timings.block(began=began, ended=ended, steps=steps, examples=examples)
-        self._meter.note(examples=examples, seconds=seconds, compiling=not self._pace.measured)
+        self._meter.note(examples=examples, seconds=seconds, compiling=not self.pace.measured)
         progress.rate = self._meter.rate
-        self._pace.note(steps=steps, seconds=seconds)
+        self.pace.note(steps=steps, seconds=seconds)
         progress.seconds += seconds
         progress.scale_state = scale_state.numpy().tolist()
         if self.trace:

@@ -24,6 +24,24 @@ def pairwise(values: Sequence[Any]) -> Any:
     return level[0]
 
 
+def gather_and_add(context: Any, tensors: Tensors) -> Tensors:
+    """On one replica of several workers: the pairwise sum of what all replicas have, the same bits on each.
+
+    A ring adds in an order of its own, so here every replica gets all partial sums and adds them by the one tree. They
+    travel as one vector for each type, because a gathering for each variable would wait for the network as often.
+    """
+    totals: list[Any] = [None] * len(tensors)
+    for kind in dict.fromkeys(tensor.dtype for tensor in tensors):
+        places = [number for number, tensor in enumerate(tensors) if tensor.dtype == kind]
+        packed = tf.concat([tf.reshape(tensors[number], [-1]) for number in places], 0)
+        gathered = context.all_gather(packed[None], axis=0)
+        total = pairwise(tf.unstack(gathered, num=context.num_replicas_in_sync))
+        sizes = [tensors[number].shape.num_elements() for number in places]
+        for number, part in zip(places, tf.split(total, sizes), strict=True):
+            totals[number] = tf.reshape(part, tensors[number].shape)
+    return totals
+
+
 def sum_shards(compute: Callable[[Any], Tensors], shards: int, specs: Sequence[tf.TensorSpec]) -> Tensors:
     """The pairwise sum of `compute(0) … compute(shards - 1)`, in a graph, holding log2(shards) + 1 partial sums.
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
+from tensorflow.python.distribute import collective_all_reduce_strategy as collective
 
 from trainbox.config import RunConfig
 from trainbox.devices import Selection
@@ -24,6 +26,57 @@ def build(config: RunConfig, selection: Selection) -> tf.distribute.Strategy:
     kind = selection.kind.upper()
     devices = [f"{kind}:{number}" for number in range(selection.replicas)]
     return tf.distribute.MirroredStrategy(devices, cross_device_ops=_cross_device_ops(config, selection))
+
+
+def build_workers(
+    config: RunConfig, selection: Selection, *, addresses: Sequence[str], index: int
+) -> tf.distribute.Strategy:
+    """A `MultiWorkerMirroredStrategy` over the selected devices of every worker; this is the one of number `index`.
+
+    `addresses` are host:port of each. All workers must build it at about the same time, before anything is computed;
+    TensorFlow replaces the handlers of signals.
+
+    Raises:
+        UsageError: `--all-reduce` names what does not work between processes.
+    """
+    kinds = tf.distribute.experimental.CommunicationImplementation
+    named = {"auto": kinds.AUTO if selection.kind == "gpu" else kinds.RING, "nccl": kinds.NCCL}
+    if config.all_reduce not in named or (config.all_reduce == "nccl" and selection.kind == "cpu"):
+        raise UsageError(
+            f"--all-reduce {config.all_reduce} does not work between several {selection.kind.upper()} workers; use auto"
+        )
+    return _Workers(
+        cluster_resolver=tf.distribute.cluster_resolver.SimpleClusterResolver(
+            tf.train.ClusterSpec({"worker": list(addresses)}), task_type="worker", task_id=index, rpc_layer="grpc"
+        ),
+        communication_options=tf.distribute.experimental.CommunicationOptions(implementation=named[config.all_reduce]),
+    )
+
+
+class _Workers(collective.CollectiveAllReduceStrategy):  # type: ignore[misc]
+    """`MultiWorkerMirroredStrategy` over all the devices of a worker, where TensorFlow takes one CPU device alone."""
+
+    def __init__(self, *, cluster_resolver: Any, communication_options: Any) -> None:
+        super(collective.CollectiveAllReduceStrategy, self).__init__(
+            _EveryDevice(self, cluster_resolver=cluster_resolver, communication_options=communication_options)
+        )
+
+
+class _EveryDevice(collective.CollectiveAllReduceExtended):  # type: ignore[misc]
+    # Whether a peer lives is watched by trainbox's own heartbeat, which names host and port, and sooner.
+    _enable_check_health = False
+
+    def _initialize_local_devices(self, cluster_resolver: Any, worker_device: str) -> tuple[tuple[str, ...], str]:
+        kind = "GPU" if tf.config.list_logical_devices("GPU") else "CPU"
+        count = len(
+            [device for device in tf.config.list_logical_devices(kind) if _is_local(device.name, worker_device)]
+        )
+        return tuple(f"{worker_device}/device:{kind}:{number}" for number in range(count)), kind
+
+
+def _is_local(name: str, worker_device: str) -> bool:
+    """Whether a device is of this worker: once they are connected, TensorFlow may list those of all."""
+    return not worker_device or name.replace("/replica:0", "").startswith(f"{worker_device}/")
 
 
 def _cross_device_ops(config: RunConfig, selection: Selection) -> Any:

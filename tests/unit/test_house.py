@@ -12,6 +12,7 @@ SOURCE = Path(__file__).parents[2] / "src" / "trainbox"
 HEAVY = {"tensorflow", "keras", "tensorflow_datasets"}
 # The rooms where models are built, fed and trained. All others answer before TensorFlow would be loaded.
 COMPUTING = {
+    "agreement",
     "averaging",
     "blocks",
     "callbacks",

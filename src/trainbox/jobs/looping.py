@@ -69,6 +69,7 @@ def build(
         checkpoint_epochs=config.checkpoint_epochs,
         cadence=Cadence(steps=config.checkpoint_steps, minutes=config.checkpoint_minutes),
         patience=config.early_stopping,
+        pace=blocks.Pace(agree=learner.agreed_steps),
     )
 
 

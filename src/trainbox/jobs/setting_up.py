@@ -129,6 +129,7 @@ def learner(config: RunConfig, strategy: tf.distribute.Strategy, info: DatasetIn
         plan=plan,
         gives_logits=logits,
         average=average,
+        ordered=config.reproducible,
     )
 
 
