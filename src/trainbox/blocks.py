@@ -23,9 +23,11 @@ class BatchStep(Protocol):
 
 
 class TrainingStep(BatchStep, Protocol):
-    """A step that trains; it also tells whether it gives fingerprints."""
+    """A step that trains; it also tells whether it gives fingerprints, and prepares in `begin` for a block of steps."""
 
     traced: bool
+
+    def begin(self) -> None: ...
 
 
 def train_block(step: TrainingStep) -> Callable[[Batch, Any], tuple[Any, ...]]:
@@ -38,6 +40,7 @@ def train_block(step: TrainingStep) -> Callable[[Batch, Any], tuple[Any, ...]]:
 
     @tf.function(autograph=False, input_signature=[step.signature, tf.TensorSpec([2], tf.float32)])
     def run(block: Batch, scale_state: Any) -> tuple[Any, ...]:
+        step.begin()
         steps = tf.shape(block.indices)[0]
         arrays = [
             tf.TensorArray(tf.float32, size=steps, element_shape=[len(step.statistics)]),

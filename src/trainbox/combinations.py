@@ -34,6 +34,26 @@ NEEDS = (
         remedy="nccl needs GPUs; with --device cpu use hierarchical or one-device",
     ),
     Need(
+        option="all_reduce",
+        holds=lambda c: c.all_reduce == "auto" or c.strategy in ("auto", "mirrored", "multi-worker"),
+        remedy="is how mirrored replicas add; leave it out, or use --strategy mirrored",
+    ),
+    Need(
+        option="strategy",
+        holds=lambda c: c.engine != "fit" or c.strategy not in ("towers", "batch-split"),
+        remedy="is trainbox's own; leave --engine fit out, or use --strategy mirrored",
+    ),
+    Need(
+        option="strategy",
+        holds=lambda c: c.strategy != "one" or max(c.gpus or 1, c.logical_devices or 1) == 1,
+        remedy="one is a single device; leave out --gpus and --logical-devices, or --strategy",
+    ),
+    Need(
+        option="strategy",
+        holds=lambda c: c.strategy != "one" or "," not in (c.devices or ""),
+        remedy="one is a single device; name one in --devices, or leave out --strategy",
+    ),
+    Need(
         option="momentum",
         holds=lambda c: not c.momentum or c.optimizer in ("sgd", "rmsprop"),
         remedy="needs --optimizer sgd or rmsprop",

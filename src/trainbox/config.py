@@ -167,6 +167,12 @@ class RunConfig:
         minimum=1,
         maximum=64,
     )
+    strategy: str = option(
+        "auto",
+        "How several devices share the work (docs/strategies.md). auto: mirrored, or multi-worker in a cluster.",
+        panel="Devices",
+        choices=("auto", "mirrored", "towers", "batch-split", "one", "multi-worker"),
+    )
     all_reduce: str = option(
         "auto",
         "How gradients are summed over replicas.",

@@ -35,8 +35,8 @@ _CANNOT = re.compile(
     r"|environment\.(SLURM_.*|TFDS_.*|KERAS_HOME|TF_CPP_.*|CUDA_(VISIBLE_DEVICES|DEVICE_ORDER|CACHE_.*)"
     r"|NVIDIA_(VISIBLE_DEVICES|DRIVER_CAPABILITIES))"
 )
-# With --reproducible the number of replicas, of CPUs and the way to add up do not matter.
-_CANNOT_IF_REPRODUCIBLE = ("plan.replicas", "host.cpus", "config.all_reduce")
+# With --reproducible the number of replicas, of CPUs, and how they share the work and add up do not matter.
+_CANNOT_IF_REPRODUCIBLE = ("plan.replicas", "host.cpus", "config.all_reduce", "config.strategy")
 
 Pair = tuple[Any, Any]
 

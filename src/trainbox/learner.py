@@ -117,10 +117,14 @@ class Learner:
         return min(self.agreement.gather(steps))
 
     def replica_sums(self, compute: Callable[[Any], Tensors], specs: list[tf.TensorSpec]) -> Tensors:
-        """On one replica: the sum over all V shards of what `compute` gives for a shard's number."""
+        """On one replica: the sum over all V shards of what `compute` gives for a shard's number.
+
+        They are dealt to the replicas that the strategy has: all to one, where several devices are no replicas of it.
+        """
         context = tf.distribute.get_replica_context()
-        first = context.replica_id_in_sync_group * self.plan.shards_per_replica
-        sums = sum_shards(lambda shard: compute(first + shard), self.plan.shards_per_replica, specs)
+        shards = self.plan.shards // context.num_replicas_in_sync
+        first = context.replica_id_in_sync_group * shards
+        sums = sum_shards(lambda shard: compute(first + shard), shards, specs)
         if self.ordered and self.agreement.size > 1:
             return gather_and_add(context, sums)
         return list(context.all_reduce(tf.distribute.ReduceOp.SUM, sums))
@@ -133,18 +137,28 @@ class Learner:
         `weights` and `state` are the values to compute with. The statistics are float32 scalars, each a weighted sum
         over the shard's rows; losses that layers add count as a mean over the rows.
         """
+        outputs, labels, added, new_state = self.outputs(feed, batch, weights, state, training=training)
+        return new_state, self.measure(outputs, labels, added, batch.weights)
+
+    def outputs(
+        self, feed: Feed, batch: Batch, weights: Tensors, state: Tensors, *, training: bool
+    ) -> tuple[Any, Any, Any, Tensors]:
+        """The first half of `forward`: float32 outputs, labels, the sum of added losses, and the state after."""
         with tf.device(HOST):
             rows, labels = feed.fetch(batch.source, batch.indices)
         inputs = self.to_inputs(rows)
         with activity_penalties_masked(self.model, batch.weights):
             outputs, new_state, losses = call_with(self.model, weights, state, inputs, training=training)
         added = losses[: len(losses) - len(regularized(self.model))]
-        count = tf.reduce_sum(batch.weights)
-        outputs = tf.cast(outputs, tf.float32)
+        added = tf.convert_to_tensor(sum((tf.cast(value, tf.float32) for value in added), 0.0))
+        return tf.cast(outputs, tf.float32), labels, added, new_state
+
+    def measure(self, outputs: Any, labels: Any, added: Any, weights: Any) -> Tensors:
+        """The second half of `forward`: the statistics of rows with these weights."""
+        count = tf.reduce_sum(weights)
         functions = [self.objective.loss, *self.objective.metrics.values()]
-        loss, *metrics = [tf.reduce_sum(_per_example(f, labels, outputs) * batch.weights) for f in functions]
-        loss += sum((tf.cast(value, tf.float32) for value in added), 0.0) * count
-        return new_state, [loss, *metrics, count]
+        loss, *metrics = [tf.reduce_sum(_per_example(f, labels, outputs) * weights) for f in functions]
+        return [loss + added * count, *metrics, count]
 
 
 def call_with(

@@ -30,7 +30,11 @@ def own_the_all_reduce(optimizer: keras.optimizers.Optimizer) -> None:
 
 
 class TrainStep:
-    """One optimizer step on one global batch, to be called inside a `tf.function`, outside `strategy.run`."""
+    """One optimizer step on one global batch, to be called inside a `tf.function`, outside `strategy.run`.
+
+    The devices are the replicas of the learner's strategy. `towers` and `batch_split` use them in other ways, and have
+    a `begin`, `_total` or `_apply` of their own.
+    """
 
     def __init__(self, learner: Learner, feed: Feed, *, loss_scaling: bool, traced: bool = False) -> None:
         """`traced` steps give a fingerprint too. Raises UsageError if the loss does not give one value an example."""
@@ -42,6 +46,9 @@ class TrainStep:
         self._seeds = seed_positions(learner.model)
         self._moving = self._find_moving_state()
         own_the_all_reduce(learner.optimizer)
+
+    def begin(self) -> None:
+        """What is to be done in front of a block of steps: nothing here."""
 
     def __call__(self, batch: Batch, scale_state: Any) -> tuple[Any, ...]:
         """Statistics of the batch (float32 [statistics]), whether the step was taken, the next loss-scale state, and of
@@ -75,30 +82,44 @@ class TrainStep:
 
     def _total(self, batch: Batch, scale: Any) -> tuple[Tensors, Tensors, Any, Any]:
         """On one replica: mean gradients, averaged state and statistics of the whole global batch."""
-        model, plan = self._learner.model, self._learner.plan
+        model = self._learner.model
         weights, state = values(model.trainable_variables), values(model.non_trainable_variables)
 
         def compute(shard: Any) -> Tensors:
             return self._shard(on_host(batch, shard), weights, state, scale)
 
         total = self._learner.replica_sums(compute, self._specs(weights, state))
+        return self._mean(total, weights, state, scale)
+
+    def _mean(self, total: Tensors, weights: Tensors, state: Tensors, scale: Any) -> tuple[Tensors, Tensors, Any, Any]:
+        """From the sums over all shards to what `_total` gives."""
         gradients, moving, statistics = total[: len(weights)], total[len(weights) : -1], total[-1]
         examples = statistics[-1]
         gradients = [gradient / tf.cast(examples * scale, gradient.dtype) for gradient in gradients]
         gradients, statistics = self._add_weight_penalty(gradients, weights, statistics)
-        moving = [_mean(value, state[i].dtype, plan.shards) for i, value in zip(self._moving, moving, strict=True)]
+        shards = self._learner.plan.shards
+        moving = [_mean(value, state[i].dtype, shards) for i, value in zip(self._moving, moving, strict=True)]
         return gradients, moving, statistics, all_finite(gradients) if self._loss_scaling else tf.constant(True)
 
     def _shard(self, batch: Batch, weights: Tensors, state: Tensors, scale: Any) -> Tensors:
         """Sums over one shard: a gradient for each weight, each moving state, and the statistics."""
-        state = list(state)
-        for number, position in enumerate(self._seeds):
-            state[position] = tf.cast(batch.seeds[number], state[position].dtype)
+        state = self._seeded(state, batch)
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(weights)
             new_state, statistics = self._learner.forward(self._feed, batch, weights, state, training=True)
             loss = statistics[0] * scale if self._loss_scaling else statistics[0]
         gradients = tape.gradient(loss, weights, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+        return self._summands(gradients, new_state, statistics)
+
+    def _seeded(self, state: Tensors, batch: Batch) -> Tensors:
+        """The non-trainable state that one shard's call begins with: it has seeds of its own."""
+        state = list(state)
+        for number, position in enumerate(self._seeds):
+            state[position] = tf.cast(batch.seeds[number], state[position].dtype)
+        return state
+
+    def _summands(self, gradients: Tensors, new_state: Tensors, statistics: Tensors) -> Tensors:
+        """What one shard gives, as `_specs` has it."""
         moving = [tf.cast(new_state[i], _sum_type(new_state[i].dtype)) for i in self._moving]
         return [*map(tf.convert_to_tensor, gradients), *moving, tf.stack(statistics)]
 

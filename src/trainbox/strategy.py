@@ -17,15 +17,27 @@ from trainbox.reduction import pairwise
 def build(config: RunConfig, selection: Selection) -> tf.distribute.Strategy:
     """A `MirroredStrategy` over the selected devices; one device is a mirrored strategy of one.
 
+    Of towers and a split batch, which are no strategies of TensorFlow's, it is the default one: variables of the model
+    are then on the first device.
+
     Only one strategy per process: a later one would share its collective keys. `runtime.configure` has checked that the
     devices exist, because a mirrored strategy over a missing one hangs in its first step.
 
     Raises:
         UsageError: `--all-reduce nccl` on the CPU, for which NCCL has no kernel.
     """
-    kind = selection.kind.upper()
-    devices = [f"{kind}:{number}" for number in range(selection.replicas)]
+    if config.strategy in ("towers", "batch-split"):
+        return tf.distribute.get_strategy()
+    devices = device_names(selection.replicas)
+    if config.strategy == "one":
+        return tf.distribute.OneDeviceStrategy(devices[0])
     return tf.distribute.MirroredStrategy(devices, cross_device_ops=_cross_device_ops(config, selection))
+
+
+def device_names(count: int) -> list[str]:
+    """The first devices of this process: GPUs, or logical CPUs where TensorFlow sees no GPU."""
+    kind = "GPU" if tf.config.list_logical_devices("GPU") else "CPU"
+    return [f"{kind}:{number}" for number in range(count)]
 
 
 def build_workers(

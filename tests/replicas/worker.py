@@ -1,7 +1,7 @@
 """Runs every case of `cases.py` on one layout of logical CPUs, in a process of its own.
 
-python worker.py REPLICAS SHARDS fast|reproducible FOLDER writes FOLDER/results.json: for each case the statistics of
-every step, the evaluation, and a digest and the values of all variables.
+python worker.py REPLICAS SHARDS fast|reproducible FOLDER [STRATEGY CASE…] writes FOLDER/results.json: for each case the
+statistics of every step, the evaluation, and a digest and the values of all variables.
 """
 
 from __future__ import annotations
@@ -29,27 +29,31 @@ from trainbox import (
     randomness,
     runtime,
     scaling,
-    step,
     strategy,
 )
 from trainbox.config import RunConfig
 from trainbox.data import pipeline
 from trainbox.devices import Selection
+from trainbox.jobs import looping
 
 
-def run(case: cases.Case, mirrored: tf.distribute.Strategy, shards: int, *, traced: bool) -> dict[str, dict[str, Any]]:
+def run(
+    case: cases.Case, built: tf.distribute.Strategy, config: RunConfig, *, replicas: int
+) -> dict[str, dict[str, Any]]:
     """Train one case, from the same weights on each of its numbers of rows, and evaluate it on them."""
     inputs, labels = case.rows()
-    config = RunConfig(batch_size=case.batch, shards=shards, epochs=case.epochs, **(case.words or {}))
-    chosen = plan.make(config, replicas=mirrored.num_replicas_in_sync, examples=len(labels))
+    traced = config.reproducible
+    words = {"precision": case.precision} | dict(case.words or {})
+    config = dataclasses.replace(config, batch_size=case.batch, epochs=case.epochs, **words)
+    chosen = plan.make(config, replicas=replicas, examples=len(labels))
     keras.utils.set_random_seed(3)
-    with mirrored.scope():
+    with built.scope():
         model = case.model()
         optimizer = case.optimizer() if case.words is None else optimizer_of(config, chosen)
         optimizer.build(model.trainable_variables)
         average = averaging.WeightAverage.of(model, momentum=config.ema_momentum) if config.ema_momentum else None
     trained = learner.Learner(
-        strategy=mirrored,
+        strategy=built,
         model=model,
         optimizer=optimizer,
         objective=case.objective(),
@@ -57,8 +61,7 @@ def run(case: cases.Case, mirrored: tf.distribute.Strategy, shards: int, *, trac
         average=average,
     )
     feed = pipeline.ResidentFeed(pipeline.Split(inputs=inputs, labels=labels), chosen)
-    half = case.precision == "float16"
-    block = blocks.train_block(step.TrainStep(trained, feed, loss_scaling=half, traced=traced))
+    block = blocks.train_block(looping.training_step(config, trained, feed, traced=traced))
     held = trained.variables
     fresh = checkpoint.snapshot(held)
     results = {}
@@ -119,15 +122,24 @@ def main() -> None:
     selection = Selection(
         kind="cpu", replicas=replicas, visible_devices="", names=("CPU",) * replicas, notice="logical CPUs"
     )
-    config = RunConfig(device="cpu", logical_devices=replicas, reproducible=mode == "reproducible", threads=2)
+    name, wanted = (sys.argv[5], sys.argv[6:]) if len(sys.argv) > 5 else ("auto", [])
+    config = RunConfig(
+        device="cpu",
+        logical_devices=replicas,
+        shards=shards,
+        reproducible=mode == "reproducible",
+        threads=2,
+        strategy=name,
+    )
     runtime.configure(config, selection)
     runtime.keep_order_of_sums(shards=shards, reproducible=config.reproducible)
-    mirrored = strategy.build(config, selection)
+    built = strategy.build(config, selection)
     every = cases.CASES | (covering.covering() if mode == "reproducible" else {})
-    chosen = {n: case for n, case in every.items() if mode in case.modes and replicas in case.layouts}
+    fits = {n: case for n, case in every.items() if mode in case.modes and replicas in case.layouts}
+    chosen = {n: every[n] for n in wanted} or fits
     results = {}
     for name, case in chosen.items():
-        for end, one in run(case, mirrored, shards, traced=config.reproducible).items():
+        for end, one in run(case, built, config, replicas=replicas).items():
             results[f"{name}{end}"] = one
     (folder / "results.json").write_text(json.dumps(results))
 

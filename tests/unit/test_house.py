@@ -14,6 +14,7 @@ HEAVY = {"tensorflow", "keras", "tensorflow_datasets"}
 COMPUTING = {
     "agreement",
     "averaging",
+    "batch_split",
     "blocks",
     "callbacks",
     "checkpoint",
@@ -40,6 +41,7 @@ COMPUTING = {
     "scaling",
     "step",
     "strategy",
+    "towers",
 }
 # What the command line needs to understand words and to show what a job does.
 WORDS = {"", "config", "display", "errors", "run_folder", "settings", "values"}

@@ -52,7 +52,7 @@ def select(config: RunConfig, *, gpus: Sequence[Gpu], environ: Mapping[str, str]
             never a silent run on the CPU.
     """
     if config.device == "cpu":
-        return _cpu(config.logical_devices or 1, "training on the CPU")
+        return _cpu(1 if config.strategy == "one" else config.logical_devices or 1, "training on the CPU")
     asked = _asked(config)
     if not gpus:
         if asked:
@@ -100,7 +100,7 @@ def _chosen(
     if config.devices is not None:
         return _listed(config.devices, visible, gpus, value)
     if config.gpus is None:
-        return visible
+        return visible[:1] if config.strategy == "one" else visible
     if config.gpus > len(visible):
         raise DevicesError(f"--gpus {config.gpus}: {_inventory(visible, gpus, value)}")
     return visible[: config.gpus]

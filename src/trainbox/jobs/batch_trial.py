@@ -77,13 +77,12 @@ def _take_steps(config: RunConfig, learner: Any, rows: Any) -> None:
     """The first steps of a run, one at a time."""
     from trainbox import blocks, randomness, scaling
     from trainbox.data.pipeline import epoch_order
-    from trainbox.jobs import setting_up
+    from trainbox.jobs import looping, setting_up
     from trainbox.learner import Batch, seed_positions
-    from trainbox.step import TrainStep
 
     plan = learner.plan
     feed = setting_up.feed(rows, plan)
-    block = blocks.train_block(TrainStep(learner, feed, loss_scaling=config.precision == "float16"))
+    block = blocks.train_block(looping.training_step(config, learner, feed))
     order, state = epoch_order(plan, seed=config.seed, epoch=0), scaling.initial_state(config.precision)
     for step in range(STEPS):
         feed.begin(order, first_step=step % plan.steps_per_epoch)

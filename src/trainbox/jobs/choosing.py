@@ -55,7 +55,9 @@ def check_libraries(config: RunConfig, selection: Selection) -> None:
     """
     if selection.kind == "cpu":
         return
-    nccl = selection.replicas > 1 and not config.reproducible and config.all_reduce in ("auto", "nccl")
+    by_hand = config.strategy in ("towers", "batch-split")
+    ring = config.all_reduce in ("auto", "nccl") and not config.reproducible and not by_hand
+    nccl = selection.replicas > 1 and ring
     if problem := gpu_libraries.problem(several=nccl):
         gpus = "the selected GPU" if selection.replicas == 1 else f"any of the {selection.replicas} selected GPUs"
         raise DevicesError(f"TensorFlow cannot use {gpus}: {problem}; --device cpu trains on the CPU")

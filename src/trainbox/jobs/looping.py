@@ -6,7 +6,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from trainbox import blocks, callbacks, evaluate, fit
+from trainbox import blocks, callbacks, evaluate, fit, strategy
+from trainbox.batch_split import BatchSplitStep
 from trainbox.cadence import Cadence
 from trainbox.config import RunConfig
 from trainbox.data.pipeline import epoch_order
@@ -18,6 +19,7 @@ from trainbox.metrics import MetricWriter
 from trainbox.monitor import Monitor
 from trainbox.progress import Progress
 from trainbox.step import TrainStep
+from trainbox.towers import TowerStep
 from trainbox.trace import TraceWriter
 
 
@@ -73,11 +75,21 @@ def build(
     )
 
 
+def training_step(config: RunConfig, learner: Learner, feed: Feed, *, traced: bool = False) -> TrainStep:
+    """The step of `--strategy`. Raises UsageError if the model's loss cannot be used."""
+    half = config.precision == "float16"
+    by_hand = {"towers": TowerStep, "batch-split": BatchSplitStep}.get(config.strategy)
+    if by_hand is None:
+        return TrainStep(learner, feed, loss_scaling=half, traced=traced)
+    devices = strategy.device_names(learner.plan.replicas)
+    return by_hand(learner, feed, devices=devices, loss_scaling=half, traced=traced)
+
+
 def _block(
     config: RunConfig, learner: Learner, feed: Feed, traced: bool, monitor: Monitor, watch: FirstStepWatch
 ) -> Callable[..., Any]:
     """A block of steps, whose first call is watched."""
-    block = blocks.train_block(TrainStep(learner, feed, loss_scaling=config.precision == "float16", traced=traced))
+    block = blocks.train_block(training_step(config, learner, feed, traced=traced))
     first = True
 
     def call(batch: Any, scale_state: Any) -> tuple[Any, ...]:
