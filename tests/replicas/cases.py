@@ -49,6 +49,18 @@ def digits(count: int) -> Callable[[], tuple[np.ndarray, np.ndarray]]:
     return rows
 
 
+def clothes(count: int) -> Callable[[], tuple[np.ndarray, np.ndarray]]:
+    """Images of the shape of Fashion-MNIST: bytes, 28 × 28."""
+
+    def rows() -> tuple[np.ndarray, np.ndarray]:
+        generator = np.random.default_rng(7)
+        labels = generator.integers(0, 10, count).astype(np.int32)
+        patterns = generator.integers(0, 128, (10, 28, 28, 1))
+        return (patterns[labels] + generator.integers(0, 128, (count, 28, 28, 1))).astype(np.uint8), labels
+
+    return rows
+
+
 def planted(count: int) -> Callable[[], tuple[np.ndarray, np.ndarray]]:
     """The same with one row whose gradient no precision can hold."""
 
@@ -65,11 +77,13 @@ def ramp(count: int) -> Callable[[], tuple[np.ndarray, np.ndarray]]:
     return lambda: (np.ones((count, 1), np.float32), np.arange(1, count + 1, dtype=np.float32)[:, None])
 
 
-def cnn(*, middle: Callable[[], list[Any]] = list, **dense: Any) -> Callable[[], keras.Model]:
+def cnn(
+    shape: tuple[int, ...] = (8, 8, 1), *, middle: Callable[[], list[Any]] = list, **dense: Any
+) -> Callable[[], keras.Model]:
     """The tutorial's network, with `middle` before its hidden layer."""
     return lambda: keras.Sequential(
         [
-            keras.Input((8, 8, 1)),
+            keras.Input(shape),
             layers.Conv2D(8, 3, activation="relu"),
             layers.MaxPooling2D(),
             layers.Flatten(),
@@ -160,6 +174,13 @@ CASES: dict[str, Case] = {
         batch=16,
         modes=BOTH,
         layouts=(1, 3, 4),
+    ),
+    "clothes": Case(
+        model=cnn((28, 28, 1), middle=normalized, kernel_regularizer="l2", activity_regularizer="l2"),
+        rows=clothes(257),
+        batch=64,
+        words={"optimizer": "adamw", "weight_decay": 0.01, "global_clip_norm": 0.5, "ema_momentum": 0.9},
+        modes=(),
     ),
     "bfloat16": Case(
         model=cast_to("bfloat16"), rows=digits(65), batch=16, modes=BOTH, layouts=(1, 4), precision="bfloat16"

@@ -29,6 +29,22 @@ REFUSED = [
         {"all_reduce": "nccl", "device": "cpu"},
         "--all-reduce nccl needs GPUs; with --device cpu use hierarchical or one-device",
     ),
+    (
+        {"all_reduce": "one-device", "strategy": "towers"},
+        "--all-reduce is how mirrored replicas add; leave it out, or use --strategy mirrored",
+    ),
+    (
+        {"strategy": "batch-split", "engine": "fit"},
+        "--strategy is trainbox's own; leave --engine fit out, or use --strategy mirrored",
+    ),
+    (
+        {"strategy": "one", "device": "cpu", "logical_devices": 2},
+        "--strategy one is a single device; leave out --gpus and --logical-devices, or --strategy",
+    ),
+    (
+        {"strategy": "one", "devices": "0,1"},
+        "--strategy one is a single device; name one in --devices, or leave out --strategy",
+    ),
     ({"momentum": 0.9}, "--momentum needs --optimizer sgd or rmsprop"),
     ({"decay_epochs": 3.0}, "--decay-epochs needs --schedule step"),
     ({"decay_factor": 0.5, "schedule": "cosine"}, "--decay-factor needs --schedule step"),
@@ -77,6 +93,10 @@ def test_a_combination_that_cannot_be_followed_is_refused(flags, message):
         {"decay_epochs": 3.0, "schedule": "step"},
         {"warmup_epochs": 3.0, "epochs": 3},
         {"all_reduce": "hierarchical", "device": "cpu"},
+        {"all_reduce": "hierarchical", "strategy": "mirrored"},
+        {"strategy": "mirrored", "engine": "fit"},
+        {"strategy": "one", "engine": "fit"},
+        {"strategy": "one", "devices": "1"},
         {"reproducible": False, "engine": "fit"},
         {"checkpoint_steps": 0, "checkpoint_minutes": 0.0, "engine": "fit"},
         {"cpu_baseline": "native", "precision": "float16"},

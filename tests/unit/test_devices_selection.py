@@ -101,6 +101,15 @@ def test_the_cpu_can_be_asked_for_and_split():
     assert selection.notice == "training on the CPU, split into 4 logical devices"
 
 
+def test_one_device_is_the_first_or_the_named_one():
+    """--strategy one leaves the others alone."""
+    every = selected()
+    assert every.replicas == 4
+    assert selected(strategy="one").visible_devices == every.visible_devices.split(",")[0]
+    assert selected(strategy="one", devices="2").visible_devices == every.visible_devices.split(",")[2]
+    assert selected(strategy="one", device="cpu", logical_devices=4).replicas == 1
+
+
 @pytest.mark.parametrize(
     ("visible", "cause"),
     [

@@ -128,7 +128,7 @@ def test_who_when_and_what_follows_from_the_rest_is_left_out(path, value):
     assert (found.can_alter, found.cannot_alter) == ({}, {})
 
 
-@pytest.mark.parametrize("path", ["plan.replicas", "host.cpus", "config.all_reduce"])
+@pytest.mark.parametrize("path", ["plan.replicas", "host.cpus", "config.all_reduce", "config.strategy"])
 def test_without_reproducible_the_number_of_devices_matters(path):
     """Sums are added in another order then; one run without it is enough."""
     other = changed(path, "other")

@@ -29,6 +29,7 @@ COMPUTING = {
     "jobs.looping",
     "jobs.saving",
     "learner",
+    "legacy",
     "loop",
     "models.cnn",
     "models.mlp",

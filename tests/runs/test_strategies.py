@@ -1,0 +1,38 @@
+"""Whole runs by every strategy, and what `trainbox compare` says of them."""
+
+from __future__ import annotations
+
+import pytest
+
+WORDS = ("train", "--reproducible", "--logical-devices", "2", "--batch-size", "100", "--model", "mlp")
+WORDS = (*WORDS, "--no-tensorboard", "--validation-split", "0.1", "--ema-momentum", "0.9")
+
+
+@pytest.fixture(scope="module")
+def mirrored(place):
+    """A straight run on two mirrored replicas."""
+    command = place.trainbox(*WORDS, "--epochs", "2", "--strategy", "mirrored", "--run", "mirrored")
+    assert (command.ended, command.err) == (0, "")
+    return place.run("mirrored")
+
+
+@pytest.mark.parametrize("strategy", ["towers", "batch-split"])
+def test_a_run_has_the_bits_of_mirrored_replicas(place, mirrored, strategy):
+    """Though it was resumed after its first epoch, from a checkpoint that one device could go on from too."""
+    for epochs in ("1", "2"):
+        command = place.trainbox(*WORDS, "--epochs", epochs, "--strategy", strategy, "--run", strategy)
+        assert (command.ended, command.err) == (0, "")
+    assert place.run(strategy).same == mirrored.same
+    compared = place.trainbox("compare", "mirrored", strategy)
+    assert compared.ended == 0
+    assert f"config.strategy  mirrored  {strategy}" in compared.out.partition("cannot alter the result")[2]
+    assert "compared: every step up to 34, by its fingerprint\nsame bits: weights " in compared.out
+
+
+def test_another_strategy_goes_on_with_a_run(place, mirrored):
+    """From towers to a single device."""
+    assert place.trainbox(*WORDS, "--epochs", "1", "--strategy", "towers", "--run", "changed").ended == 0
+    alone = [word for word in WORDS if word not in ("--logical-devices", "2")]
+    command = place.trainbox(*alone, "--epochs", "2", "--strategy", "one", "--run", "changed")
+    assert (command.ended, command.err) == (0, "")
+    assert place.run("changed").same == mirrored.same
