@@ -30,8 +30,8 @@ def refuse_hidden_seeds(scope: keras.StatelessScope, known: set[int]) -> None:
         )
 
 
-def refuse_layers(model: keras.Model) -> None:
-    """Refuse layers that compute across replicas by themselves.
+def refuse_layers(model: keras.Model, *, option: str, manner: str = "") -> None:
+    """Refuse layers that compute across replicas by themselves, which `option` does not let them do in this `manner`.
 
     Raises:
         UsageError: a BatchNormalization is synchronized.
@@ -39,8 +39,8 @@ def refuse_layers(model: keras.Model) -> None:
     for layer in model._flatten_layers():
         if getattr(layer, "synchronized", False):
             raise UsageError(
-                f"--reproducible does not go with the layer {layer.name}, whose statistics are synchronized over the "
-                "replicas in an order of their own; build it with synchronized=False (each shard then has its own)"
+                f"{option} does not go with the layer {layer.name}, whose statistics are synchronized over the "
+                f"replicas{manner}; build it with synchronized=False (each shard then has its own)"
             )
 
 

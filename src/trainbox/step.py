@@ -168,7 +168,7 @@ class TrainStep:
         rows = tf.TensorSpec([self._learner.plan.rows], tf.int32)
         traced = tf.function(probe, autograph=False).get_concrete_function(rows, self.signature.source)
         if self.traced:
-            determinism.refuse_layers(model)
+            determinism.refuse_layers(model, option="--reproducible", manner=" in an order of their own")
             determinism.refuse_random_operations(traced.graph)
         return [i for i in found if i not in self._seeds]
 

@@ -179,7 +179,14 @@ CASES: dict[str, Case] = {
         model=cnn((28, 28, 1), middle=normalized, kernel_regularizer="l2", activity_regularizer="l2"),
         rows=clothes(257),
         batch=64,
-        words={"optimizer": "adamw", "weight_decay": 0.01, "global_clip_norm": 0.5, "ema_momentum": 0.9},
+        words={
+            "optimizer": "sgd",
+            "learning_rate": 0.02,
+            "momentum": 0.9,
+            "weight_decay": 0.01,
+            "global_clip_norm": 0.5,
+            "ema_momentum": 0.9,
+        },
         modes=(),
     ),
     "bfloat16": Case(

@@ -36,3 +36,26 @@ def test_another_strategy_goes_on_with_a_run(place, mirrored):
     command = place.trainbox(*alone, "--epochs", "2", "--strategy", "one", "--run", "changed")
     assert (command.ended, command.err) == (0, "")
     assert place.run("changed").same == mirrored.same
+
+
+SYNCHRONIZED = """
+import keras
+
+
+def build(input_shape, num_classes):
+    layers = keras.layers
+    norm = layers.BatchNormalization(synchronized=True, name="norm")
+    return keras.Sequential([keras.Input(input_shape), layers.Flatten(), norm, layers.Dense(num_classes)])
+"""
+
+
+@pytest.mark.parametrize("strategy", ["towers", "batch-split"])
+def test_synchronized_statistics_need_mirrored_replicas(place, strategy):
+    """They would silently be those of one shard."""
+    (place.folder / "norm.py").write_text(SYNCHRONIZED)
+    command = place.trainbox("train", "--strategy", strategy, "--epochs", "1", "--model", "norm.py:build")
+    assert command.ended == 2
+    assert command.complaint == (
+        f"--strategy {strategy} does not go with the layer norm, whose statistics are synchronized over the replicas "
+        "of tf.distribute alone; build it with synchronized=False (each shard then has its own)"
+    )

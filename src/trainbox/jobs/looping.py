@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from trainbox import blocks, callbacks, evaluate, fit, strategy
+from trainbox import blocks, callbacks, determinism, evaluate, fit, strategy
 from trainbox.batch_split import BatchSplitStep
 from trainbox.cadence import Cadence
 from trainbox.config import RunConfig
@@ -76,11 +76,12 @@ def build(
 
 
 def training_step(config: RunConfig, learner: Learner, feed: Feed, *, traced: bool = False) -> TrainStep:
-    """The step of `--strategy`. Raises UsageError if the model's loss cannot be used."""
+    """The step of `--strategy`. Raises UsageError if the model's loss or one of its layers cannot be used."""
     half = config.precision == "float16"
     by_hand = {"towers": TowerStep, "batch-split": BatchSplitStep}.get(config.strategy)
     if by_hand is None:
         return TrainStep(learner, feed, loss_scaling=half, traced=traced)
+    determinism.refuse_layers(learner.model, option=f"--strategy {config.strategy}", manner=" of tf.distribute alone")
     devices = strategy.device_names(learner.plan.replicas)
     return by_hand(learner, feed, devices=devices, loss_scaling=half, traced=traced)
 
