@@ -14,6 +14,7 @@ import keras
 import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
+from tensorflow.python.eager import context
 
 Words = npt.NDArray[np.int64]
 
@@ -29,6 +30,8 @@ class Agreement(Protocol):
     def share(self, make: Callable[[], Any]) -> Any: ...
 
     def align(self, variables: Sequence[keras.Variable]) -> None: ...
+
+    def abort(self, why: str) -> None: ...
 
 
 class Alone:
@@ -46,6 +49,9 @@ class Alone:
 
     def align(self, variables: Sequence[keras.Variable]) -> None:
         """There is nothing to align with."""
+
+    def abort(self, why: str) -> None:
+        """Nobody waits."""
 
 
 class AmongWorkers:
@@ -87,6 +93,10 @@ class AmongWorkers:
             received = np.frombuffer(self._broadcast(told if self.index == 0 else b"", length=len(told)), value.dtype)
             if self.index:
                 variable.assign(received.reshape(value.shape))
+
+    def abort(self, why: str) -> None:
+        """Let every sum over workers that is waited for, and every later one, fail; from any thread."""
+        context.context().abort_collective_ops(tf.errors.UNAVAILABLE, why)
 
     def _broadcast(self, told: bytes, *, length: int) -> bytes:
         words = np.zeros(-(-length // 8), np.int64)

@@ -54,6 +54,16 @@ NEEDS = (
         remedy="one is a single device; name one in --devices, or leave out --strategy",
     ),
     Need(
+        option="worker_index",
+        holds=lambda c: c.workers is not None,
+        remedy="needs --workers, the list that it counts in",
+    ),
+    Need(
+        option="workers",
+        holds=lambda c: c.engine != "fit",
+        remedy="cannot be used by --engine fit, which fails on several workers; use --engine trainbox",
+    ),
+    Need(
         option="momentum",
         holds=lambda c: not c.momentum or c.optimizer in ("sgd", "rmsprop"),
         remedy="needs --optimizer sgd or rmsprop",

@@ -173,6 +173,28 @@ class RunConfig:
         panel="Devices",
         choices=("auto", "mirrored", "towers", "batch-split", "one", "multi-worker"),
     )
+    workers: str | None = option(
+        None,
+        "Addresses of all workers of this run, the chief's first. Default: from TF_CONFIG, or from srun.",
+        panel="Devices",
+        metavar="HOST:PORT,…",
+    )
+    worker_index: int | None = option(
+        None, "The number of this worker in --workers, from 0.", panel="Devices", minimum=0, maximum=4095
+    )
+    worker_start_seconds: float = option(
+        300.0,
+        "Seconds that workers wait for one another at the start.",
+        panel="Devices",
+        minimum=0.0,
+        open_minimum=True,
+    )
+    worker_timeout_seconds: float = option(
+        60.0,
+        "Seconds without a sign of life after which a worker is given up, and the run ends.",
+        panel="Devices",
+        minimum=3.0,
+    )
     all_reduce: str = option(
         "auto",
         "How gradients are summed over replicas.",

@@ -28,6 +28,10 @@ _KEPT = (
     "log_steps",
     "tensorboard",
     "first_step_seconds",
+    "workers",
+    "worker_index",
+    "worker_start_seconds",
+    "worker_timeout_seconds",
 )
 _CANNOT = re.compile(
     rf"config\.({'|'.join(WHERE + _KEPT)})"
@@ -36,7 +40,13 @@ _CANNOT = re.compile(
     r"|NVIDIA_(VISIBLE_DEVICES|DRIVER_CAPABILITIES))"
 )
 # With --reproducible the number of replicas, of CPUs, and how they share the work and add up do not matter.
-_CANNOT_IF_REPRODUCIBLE = ("plan.replicas", "host.cpus", "config.all_reduce", "config.strategy")
+_CANNOT_IF_REPRODUCIBLE = (
+    "plan.replicas",
+    "host.cpus",
+    "workers",
+    "config.all_reduce",
+    "config.strategy",
+)
 
 Pair = tuple[Any, Any]
 

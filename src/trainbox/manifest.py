@@ -39,9 +39,13 @@ def describe(
     dataset: DatasetInfo | None,
     plan: Plan,
     command: list[str],
+    workers: int = 1,
     environ: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
-    """This process and its run, as the manifest keeps them; `environ` is the process's own unless given."""
+    """This process, the chief of so many `workers`, and its run, as the manifest keeps them.
+
+    `environ` is the process's own unless given.
+    """
     environ = os.environ if environ is None else environ
     host, user = provenance.host(), provenance.user()
     own = own_code(config)
@@ -59,6 +63,7 @@ def describe(
         "plan": _plan(plan),
         "data": dataclasses.asdict(dataset) if dataset else None,
         "devices": dataclasses.asdict(selection),
+        "workers": workers if workers > 1 else None,
         "host": host,
         "user": user,
         "python": used["python"],

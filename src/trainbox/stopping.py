@@ -53,6 +53,11 @@ class StopRequest:
             self.answer()
             raise InterruptedRunError(f"stopped by {signal.Signals(self.signum).name}", signum=self.signum)
 
+    def follow(self, signum: int) -> None:
+        """Stop because another worker was asked to by this signal."""
+        if self.signum is None:
+            self.signum, self._first = signum, time.monotonic()
+
     def _handle(self, signum: int, frame: FrameType | None) -> None:
         self._take(signum)
 

@@ -13,7 +13,7 @@ from trainbox.data.prepared import DatasetInfo
 from trainbox.display import Display, number
 from trainbox.jobs import setting_up
 from trainbox.learner import Learner
-from trainbox.metrics import MetricWriter
+from trainbox.loop import Writer
 from trainbox.progress import Progress
 
 PARTS = ("train/", "validation/", "test/")
@@ -35,7 +35,7 @@ def finish(
     run_dir: Path,
     learner: Learner,
     progress: Progress,
-    writer: MetricWriter,
+    writer: Writer,
     *,
     tested: Mapping[str, float],
     verdict: Verdict | None,

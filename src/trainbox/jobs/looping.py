@@ -14,13 +14,11 @@ from trainbox.data.pipeline import epoch_order
 from trainbox.display import Display
 from trainbox.first_step import FirstStepWatch
 from trainbox.learner import Feed, Learner, seed_positions
-from trainbox.loop import Loop
-from trainbox.metrics import MetricWriter
+from trainbox.loop import Loop, Trace, Writer
 from trainbox.monitor import Monitor
 from trainbox.progress import Progress
 from trainbox.step import TrainStep
 from trainbox.towers import TowerStep
-from trainbox.trace import TraceWriter
 
 
 def build(
@@ -33,8 +31,8 @@ def build(
     save: Callable[[Progress], None],
     await_saved: Callable[[], None],
     check_stop: Callable[[], None],
-    writer: MetricWriter,
-    trace: TraceWriter | None,
+    writer: Writer,
+    trace: Trace | None,
     display: Display,
     monitor: Monitor,
     watch: FirstStepWatch,

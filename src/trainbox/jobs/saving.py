@@ -84,13 +84,7 @@ class Saver:
             RunFailedError, UsageError: as `check`.
         """
         self.wait()
-        arrays = checkpoint.snapshot(self._held)
-        for variable, array in zip(self._held, arrays, strict=True):
-            if np.issubdtype(array.dtype, np.floating) and not np.isfinite(array).all():
-                raise DivergedError(
-                    f"{variable.path} is not finite at step {progress.step}; the last good checkpoint is kept; lower "
-                    "--learning-rate, clip with --global-clip-norm, or look at the data"
-                )
+        arrays = self._finite(progress)
         state = {
             "progress": progress.as_dict(),
             "plan": dataclasses.asdict(self._plan),
@@ -99,6 +93,16 @@ class Saver:
             "fork": self.fork,
         }
         self._background.start(partial(self._write, arrays, state))
+
+    def _finite(self, progress: Progress) -> list[np.ndarray]:
+        arrays = checkpoint.snapshot(self._held)
+        for variable, array in zip(self._held, arrays, strict=True):
+            if np.issubdtype(array.dtype, np.floating) and not np.isfinite(array).all():
+                raise DivergedError(
+                    f"{variable.path} is not finite at step {progress.step}; the last good checkpoint is kept; lower "
+                    "--learning-rate, clip with --global-clip-norm, or look at the data"
+                )
+        return arrays
 
     def check(self) -> None:
         """Say whether the last checkpoint failed, without waiting for it.
@@ -123,3 +127,14 @@ class Saver:
         checkpoint.save(folder, step=step, arrays=arrays, state=state, write=atomic_write)
         checkpoint.discard_after(folder, step)
         checkpoint.prune(folder, keep=self._config.keep, best_step=best_step)
+
+
+class Follower(Saver):
+    """Saves nothing: the chief does, which finds the same fault in the same weights."""
+
+    def __init__(self, config: RunConfig, learner: Learner) -> None:
+        super().__init__(Path(), config, learner)
+
+    def save(self, progress: Progress) -> None:
+        """Raise DivergedError if a variable is not finite."""
+        self._finite(progress)

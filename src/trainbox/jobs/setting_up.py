@@ -11,6 +11,8 @@ from trainbox.errors import DataError
 if TYPE_CHECKING:
     import tensorflow as tf
 
+    from trainbox.agreement import Agreement
+    from trainbox.cluster import Cluster
     from trainbox.data.pipeline import Split
     from trainbox.data.prepare import DatasetInfo
     from trainbox.devices import Selection
@@ -35,8 +37,8 @@ def devices(config: RunConfig, display: Display) -> Selection:
     return selection
 
 
-def strategy(config: RunConfig, selection: Selection) -> tf.distribute.Strategy:
-    """Load and configure TensorFlow, and build the strategy over the devices.
+def strategy(config: RunConfig, selection: Selection, *, cluster: Cluster | None = None) -> tf.distribute.Strategy:
+    """Load and configure TensorFlow, and build the strategy over the devices, those of all workers of a `cluster`.
 
     Raises:
         DevicesError, UsageError: see `runtime.configure` and `strategy.build`.
@@ -49,6 +51,8 @@ def strategy(config: RunConfig, selection: Selection) -> tf.distribute.Strategy:
     from trainbox import strategy as strategies
 
     runtime.configure(config, selection)
+    if cluster:
+        return strategies.build_workers(config, selection, addresses=cluster.workers, index=cluster.index)
     return strategies.build(config, selection)
 
 
@@ -98,8 +102,15 @@ def training_splits(config: RunConfig, info: DatasetInfo) -> tuple[Split, Split 
     return train, split(info, "validation") if "validation" in info.splits else None
 
 
-def learner(config: RunConfig, strategy: tf.distribute.Strategy, info: DatasetInfo, plan: Plan) -> Learner:
-    """Model and optimizer with fresh weights, built in the strategy's scope.
+def learner(
+    config: RunConfig,
+    strategy: tf.distribute.Strategy,
+    info: DatasetInfo,
+    plan: Plan,
+    *,
+    agreement: Agreement | None = None,
+) -> Learner:
+    """Model and optimizer with fresh weights, built in the strategy's scope, of workers that have an `agreement`.
 
     Raises:
         UsageError: the model or the optimizer's options cannot be used.
@@ -107,6 +118,7 @@ def learner(config: RunConfig, strategy: tf.distribute.Strategy, info: DatasetIn
     import keras
 
     from trainbox import models, optimizers, runtime
+    from trainbox.agreement import Alone
     from trainbox.averaging import WeightAverage
     from trainbox.learner import Learner
     from trainbox.objective import classification
@@ -130,6 +142,7 @@ def learner(config: RunConfig, strategy: tf.distribute.Strategy, info: DatasetIn
         gives_logits=logits,
         average=average,
         ordered=config.reproducible,
+        agreement=agreement or Alone(),
     )
 
 

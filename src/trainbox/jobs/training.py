@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trainbox import display as displays
-from trainbox import manifest, metrics, models, plugin, processor, run_folder, settings, trace
+from trainbox import manifest, models, plugin, processor, run_folder, settings
 from trainbox.config import RunConfig
 from trainbox.display import Display
 from trainbox.errors import RunFailedError
 from trainbox.jobs import batching, failing, forking, resume, setting_up, watching
+from trainbox.jobs import crew as crews
+from trainbox.jobs.crew import Crew
+from trainbox.progress import Progress
 from trainbox.run_folder import RunFolder
 from trainbox.settings import Settings
 
@@ -28,8 +33,6 @@ if TYPE_CHECKING:
     from trainbox.jobs.saving import Saver
     from trainbox.learner import Feed, Learner
     from trainbox.plan import Plan
-    from trainbox.progress import Progress
-    from trainbox.stopping import StopRequest
 
 
 def train(words: Settings, *, command: list[str], display: Display, fork: str | None = None) -> None:
@@ -46,6 +49,18 @@ def train(words: Settings, *, command: list[str], display: Display, fork: str | 
     if fork is not None:
         words, parent = forking.settle(words, fork)
         config = words.config
+    with crews.gathered(config) as crew:
+        if crew.cluster:
+            display.line(f"workers: {crew.cluster.notice}")
+        if crew.leads:
+            _lead(words, crew, parent, command=command, display=display)
+        else:
+            _run(words, Start(crew=crew, command=command), display=display)
+
+
+def _lead(words: Settings, crew: Crew, parent: Path | None, *, command: list[str], display: Display) -> None:
+    """A run, in its folder, which no other process may write meanwhile."""
+    config = words.config
     folder = RunFolder.create(config.output_dir, run_folder.name(config, os.environ, datetime.now()))
     with folder.lock():
         display.line(f"run: {folder.path.name}, in {folder.path}")
@@ -53,89 +68,143 @@ def train(words: Settings, *, command: list[str], display: Display, fork: str | 
         resume.check_words(folder.path, words)
         finished = resume.completed(folder.path, words.config)
         if finished:
+            crew.dismiss(config, finished)
             display.line(finished)
             return
         with _logged(display, folder.path) as screen:
-            _run(words, folder.path, parent, command=command, display=screen)
+            start = Start(crew=crew, command=command, run_dir=folder.path, parent=parent)
+            _run(words, start, display=screen)
 
 
-def _run(words: Settings, run_dir: Path, parent: Path | None, *, command: list[str], display: Display) -> None:
-    """One start of a run, from its words to its result; where it has nothing to go on from, it begins from `parent`."""
-    config = words.config
-    selection = setting_up.devices(config, display)
+@dataclass(frozen=True, kw_only=True)
+class Start:
+    """One start of a run, by `command`, as one of a `crew`.
+
+    Only who leads it has `run_dir`, the run's folder; with nothing there to go on from, the run begins from `parent`.
+    """
+
+    crew: Crew
+    command: list[str]
+    run_dir: Path | None = None
+    parent: Path | None = None
+
+
+def _run(words: Settings, start: Start, *, display: Display) -> None:
+    """One start of a run, from its words to its result."""
+    config, crew = words.config, start.crew
+    screen = display if crew.leads else displays.open_display("plain", stream=None, environ={})
+    selection = setting_up.devices(config, screen)
     processor.refuse(config, selection)
     if config.engine == "fit":
         from trainbox import fit
 
         fit.refuse(config, replicas=selection.replicas)
+    met = crew.meet(config, selection, told={"run": start.run_dir.name if start.run_dir else None})
+    if not crew.leads:
+        display.line(met.get("finished") or f"run: {met['run']}, of which the chief tells")
+        if "finished" in met:
+            return
     # Before TensorFlow, which takes seconds to load: a wrong name is told soon, and a signal is answered at once.
-    info = setting_up.dataset(config, display)
-    words = batching.found(words, selection=selection, info=info, display=display)
-    config = words.config
-    strategy = setting_up.strategy(config, selection)
+    info = setting_up.dataset(config, screen)
+    if crew.cluster is None:
+        words = batching.found(words, selection=selection, info=info, display=display)
+    _prepare(words, start, selection=selection, info=info, display=screen)
 
-    from trainbox import checkpoint, stopping
+
+def _prepare(words: Settings, start: Start, *, selection: Selection, info: DatasetInfo, display: Display) -> None:
+    """From devices and data to the plan of a run, and on."""
+    config, crew = words.config, start.crew
+    strategy = setting_up.strategy(config, selection, cluster=crew.cluster)
+
+    from trainbox import stopping
+    from trainbox.plan import Plan
 
     stop = stopping.StopRequest()
     stop.install()
-    saved = checkpoint.latest(run_dir / resume.CHECKPOINTS, tell=display.line)
-    if saved:
-        resume.check_data(run_dir, info)
-        parent = None
-    elif parent:
-        saved = forking.origin(parent, config, tell=display.line)
-    rows, held_out = setting_up.training_splits(config, info)
-    plan = _plan(config, run_dir, saved, parent, replicas=selection.replicas, examples=len(rows), display=display)
+    agreement = crew.agree(strategy)
+    crew.check_data(info)
+    splits = setting_up.training_splits(config, info)
+    saved = None
+    if start.run_dir:
+        start, saved = _found(start, start.run_dir, config, info, display)
+    replicas = selection.replicas * crew.size
+
+    def make() -> dict[str, int]:
+        assert start.run_dir is not None
+        made = _plan(
+            config, start.run_dir, saved, start.parent, replicas=replicas, examples=len(splits[0]), display=display
+        )
+        return dataclasses.asdict(made)
+
     _train(
-        words, run_dir, saved, parent, selection=selection, strategy=strategy, info=info, splits=(rows, held_out),
-        plan=plan, stop=stop, command=command, display=display,
+        words, start, saved, selection=selection, strategy=strategy, info=info, splits=splits,
+        plan=Plan(**agreement.share(make)), check_stop=crew.check_stop(stop), display=display,
     )  # fmt: skip
 
 
+def _found(
+    start: Start, run_dir: Path, config: RunConfig, info: DatasetInfo, display: Display
+) -> tuple[Start, Checkpoint | None]:
+    """The checkpoint that the run goes on from, if there is one: its own, or else that of its parent."""
+    from trainbox import checkpoint
+
+    saved = checkpoint.latest(run_dir / resume.CHECKPOINTS, tell=display.line)
+    if saved:
+        resume.check_data(run_dir, info)
+        return dataclasses.replace(start, parent=None), saved
+    return start, forking.origin(start.parent, config, tell=display.line) if start.parent else None
+
+
 def _train(
-    words: Settings, run_dir: Path, saved: Checkpoint | None, parent: Path | None, *,
+    words: Settings, start: Start, saved: Checkpoint | None, *,
     selection: Selection, strategy: tf.distribute.Strategy, info: DatasetInfo, splits: tuple[Split, Split | None],
-    plan: Plan, stop: StopRequest, command: list[str], display: Display,
+    plan: Plan, check_stop: Callable[[], None], display: Display,
 ) -> None:  # fmt: skip
     """From the plan of a run to its result."""
-    from trainbox.jobs import finishing, looping, saving
+    from trainbox.jobs import finishing, looping, recording
 
-    config = words.config
+    config, crew, agreement = words.config, start.crew, start.crew.agree(strategy)
     with watching.begin(config, selection, display) as watched, failing.told(config, plan):
         watched.first_step.phase("building the model")
-        learner = setting_up.learner(config, strategy, info, plan)
+        learner = setting_up.learner(config, strategy, info, plan, agreement=agreement)
         _announce(config, learner, display)
-        saver = saving.Saver(run_dir, config, learner)
-        described = manifest.describe(
-            config=config, sources=words.sources, selection=selection, dataset=info, plan=plan, command=command
-        )
-        progress = _enter(words, run_dir, saved, parent, saver=saver, described=described, display=display)
-        writer = metrics.MetricWriter(
-            run_dir, step=progress.step, epochs_done=progress.epochs_done, tensorboard=config.tensorboard
-        )
-        with (
-            contextlib.closing(writer), _traced(config, run_dir, progress.step) as traced, _fed(splits, plan) as feeds,
-        ):  # fmt: skip
+        saver = recording.saver(start.run_dir, config, learner)
+
+        def enter() -> dict[str, Any]:
+            described = manifest.describe(
+                config=config, sources=words.sources, selection=selection, dataset=info, plan=plan,
+                command=start.command, workers=crew.size,
+            )  # fmt: skip
+            return _enter(words, start, saved, saver=saver, described=described, display=display).as_dict()
+
+        progress = Progress.from_dict(agreement.share(enter))
+        agreement.align(learner.variables)
+        with recording.opened(start.run_dir, config, progress) as written, _fed(splits, plan) as feeds:
             shown = progress.shown(plan.steps_per_epoch)
             display.begin(epochs=plan.epochs, steps_per_epoch=plan.steps_per_epoch, step=shown)
             loop = looping.build(
                 config, learner, progress, feed=feeds[0], held_out=feeds[1], save=saver.save, await_saved=saver.wait,
-                check_stop=_either(saver.check, stop.check), writer=writer, trace=traced, display=display,
-                monitor=watched.monitor, watch=watched.first_step,
+                check_stop=_either(saver.check, check_stop), writer=written.metrics, trace=written.trace,
+                display=display, monitor=watched.monitor, watch=watched.first_step,
             )  # fmt: skip
             loop.run()
             verdict = None if config.engine == "fit" else watched.verdict(loop.timings, plan)
             tested = finishing.test(learner, info, between=loop.check_stop_at_end, display=display)
-            finishing.finish(run_dir, learner, progress, writer, tested=tested, verdict=verdict, display=display)
+            if start.run_dir:
+                finishing.finish(
+                    start.run_dir, learner, progress, written.metrics, tested=tested, verdict=verdict, display=display
+                )
 
 
 def _enter(
-    words: Settings, run_dir: Path, saved: Checkpoint | None, parent: Path | None, *,
+    words: Settings, start: Start, saved: Checkpoint | None, *,
     saver: Saver, described: dict[str, Any], display: Display,
 ) -> Progress:  # fmt: skip
     """Take up the run where it is, with its words and what it runs on in its folder."""
-    if saved and parent:
-        progress = forking.begin(parent, run_dir, saved, saver, config=words.config, display=display)
+    run_dir = start.run_dir
+    assert run_dir is not None
+    if saved and start.parent:
+        progress = forking.begin(start.parent, run_dir, saved, saver, config=words.config, display=display)
     else:
         progress = saver.restore(saved, display)
     # Not before the run is known to go on from what is there: a refused command leaves it as it was.
@@ -152,16 +221,6 @@ def _either(*checks: Callable[[], None]) -> Callable[[], None]:
             each()
 
     return check
-
-
-@contextlib.contextmanager
-def _traced(config: RunConfig, run_dir: Path, step: int) -> Iterator[trace.TraceWriter | None]:
-    """The trace of a reproducible run from `step` on; others leave none, and do not pay for it."""
-    if not config.reproducible:
-        yield None
-        return
-    with contextlib.closing(trace.TraceWriter(run_dir, step=step)) as writer:
-        yield writer
 
 
 @contextlib.contextmanager
