@@ -57,6 +57,9 @@ folder() {
 # the run in the output folder $2 knows the data set.
 is_cached() {
     local dataset version
+    # Of the commands on data sets one alone fetches anything.
+    case " ${words[*]-} " in *' data prepare '*) return 1 ;; esac
+    [ "${words[0]-}" != data ] || return 0
     case ${words[0]-} in
     train | prepare) dataset=$(option dataset) ;;
     *) dataset=$(sed -n -E 's/.*"dataset": *"([^"]+)".*/\1/p' "$2/${words[1]-}/config.json" 2>/dev/null | head -n 1) ;;

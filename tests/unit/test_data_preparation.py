@@ -121,7 +121,7 @@ def test_without_a_network_it_says_so_at_once(tmp_path: Path) -> None:
     assert status == 4
     assert re.fullmatch(
         rf"data set mnist is not prepared in {tmp_path}/mnist/3\.0\.1 and cannot be fetched from https://\S+\.gz: "
-        r"storage\.googleapis\.com cannot be reached \(.*\); run 'trainbox train --dataset mnist --epochs 1 --data-dir "
+        r"storage\.googleapis\.com cannot be reached \(.*\); run 'trainbox data prepare mnist --data-dir "
         rf"DIR' where there is a network and bring DIR here as {tmp_path}",
         line,
     )
@@ -137,7 +137,7 @@ def test_offline_asks_nobody(tmp_path: Path) -> None:
     assert line.startswith(
         f"data set kmnist:3.0.1 is not prepared in {tmp_path}/kmnist/3.0.1 and cannot be fetched from http:"
     )
-    assert ".gz: --offline is set; run 'trainbox train --dataset kmnist:3.0.1 --epochs 1 " in line
+    assert ".gz: --offline is set; run 'trainbox data prepare kmnist:3.0.1 " in line
 
 
 def test_an_unknown_name_is_told_by_the_other_process(tmp_path: Path) -> None:

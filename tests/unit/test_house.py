@@ -27,6 +27,7 @@ COMPUTING = {
     "fit",
     "jobs.finishing",
     "jobs.looping",
+    "jobs.recording",
     "jobs.saving",
     "learner",
     "legacy",

@@ -21,7 +21,16 @@ COMMANDS = {
     "compare": "Tell the first step at which two runs part, and what differs.",
     "devices": "List every GPU of this machine, whether this process may use it, and if not, why.",
     "doctor": "Check what a run stands on, and say what to type where something is wrong.",
+    "data": "Prepare data sets, list, check and describe them, and clean up after killed preparations.",
     "config": "Show each value that `train` would use and where it comes from.",
+}
+# Those of `trainbox data`: each is the function data_NAME in the module of `trainbox.cli.data` that has its name.
+DATA = {
+    "list": "List the data sets that lie prepared in the data folder.",
+    "info": "Describe a data set, prepared or not, without fetching anything.",
+    "prepare": "Prepare data sets, so that runs need no network.",
+    "verify": "Read every file of prepared data sets and compare it with what was written.",
+    "clean": "Remove what killed preparations left, and never the work of a live one.",
 }
 CONTEXT = {"max_content_width": 120, "help_option_names": ["--help", "-h"]}
 
@@ -29,17 +38,22 @@ CONTEXT = {"max_content_width": 120, "help_option_names": ["--help", "-h"]}
 class Commands(TyperGroup):
     """The commands of trainbox, each built when it is needed."""
 
+    table = COMMANDS
+
+    def build(self, name: str) -> Any:
+        function = getattr(importlib.import_module(f"trainbox.cli.{name}"), name)
+        return group(name, function) if name == "data" else command(name, function)
+
     def list_commands(self, ctx: Any) -> list[str]:
-        return list(COMMANDS)
+        return list(self.table)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        if cmd_name not in COMMANDS:
+        if cmd_name not in self.table:
             from trainbox.values import did_you_mean, shown
 
-            ctx.fail(f"no such command: {shown(cmd_name)}{did_you_mean(cmd_name, COMMANDS)}")
+            ctx.fail(f"no such command: {shown(cmd_name)}{did_you_mean(cmd_name, self.table)}")
         if cmd_name not in self.commands:
-            function = getattr(importlib.import_module(f"trainbox.cli.{cmd_name}"), cmd_name)
-            self.add_command(command(cmd_name, function))
+            self.add_command(self.build(cmd_name))
         return self.commands[cmd_name]
 
     def get_help_option(self, ctx: Any) -> Any:
@@ -49,7 +63,23 @@ class Commands(TyperGroup):
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
+            formatter.write_dl(list(self.table.items()))
+
+
+class DataCommands(Commands):
+    """The commands of `trainbox data`, in the same way."""
+
+    table = DATA
+
+    def build(self, name: str) -> Any:
+        return command(name, getattr(importlib.import_module(f"trainbox.cli.data.{name}"), f"data_{name}"))
+
+
+def group(name: str, function: Any) -> Any:
+    """The group of the commands of `trainbox data`."""
+    program = typer.Typer(cls=DataCommands, name=name, add_completion=False, rich_markup_mode=None)
+    program.callback(context_settings=CONTEXT)(function)
+    return typer.main.get_command(program)
 
 
 def command(name: str, function: Any) -> Any:

@@ -74,7 +74,7 @@ def by_hand(request: Wanted, builder: Any, *, reason: str = "") -> DataError:
 
 
 def _not_fetched(error: NetworkNeededError, request: Wanted) -> DataError:
-    command = f"trainbox train --dataset {request.asked} --epochs 1 --data-dir DIR"
+    command = f"trainbox data prepare {request.asked} --data-dir DIR"
     return DataError(
         f"data set {request.asked} is not prepared in {request.wanted} and cannot be fetched from {error.url}: {error};"
         f" run '{command}' where there is a network and bring DIR here as {request.data_dir}"

@@ -30,7 +30,7 @@ from trainbox.errors import DataError
 
 SEPARATOR = "\x1e"
 WORK_FOLDER = ".trainbox"  # in the data folder: locks, and what is being prepared
-_UNFINISHED = "unfinished-downloads"
+UNFINISHED = "unfinished-downloads"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,6 +73,8 @@ def answer(**message: str) -> None:
 
 def _end_with_parent() -> None:
     os.read(0, 1)  # nothing is ever written: this returns when the parent closes its end, or dies
+    if tempfile.tempdir:
+        shutil.rmtree(tempfile.tempdir, ignore_errors=True)
     os._exit(1)
 
 
@@ -134,17 +136,18 @@ def staging(request: Request) -> Iterator[Path]:
     except OSError as error:
         raise failures.explained(error, request=request, builder=None) from error
     finally:
-        _remove(folder)
+        remove(folder)
 
 
 def remove_leftovers(request: Request) -> None:
     """Remove what killed preparations of this data set left; only for the process that holds the lock."""
     for folder in (request.data_dir / WORK_FOLDER).glob(f"{request.key}.{'[0-9a-f]' * 32}"):
-        _remove(folder)
+        remove(folder)
 
 
-def _remove(folder: Path) -> None:
-    downloads.remove_unfinished(folder / _UNFINISHED)
+def remove(folder: Path) -> None:
+    """Remove the work of a preparation that has ended, and the downloads that it did not end."""
+    downloads.remove_unfinished(folder / UNFINISHED)
     shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -153,7 +156,7 @@ def make(builder: Any, request: Request, folder: Path, *, offline: bool) -> None
     import tensorflow_datasets as tfds
 
     tfds.disable_progress_bar()
-    downloads.bound(offline=offline, unfinished=folder / _UNFINISHED)
+    downloads.bound(offline=offline, unfinished=folder / UNFINISHED)
     _write_the_same_bytes()
     originals = request.data_dir / "downloads"
     manual = originals / "manual"

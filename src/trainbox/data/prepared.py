@@ -49,14 +49,19 @@ def find(name: DatasetName, data_dir: Path) -> Path | None:
         config = name.config or _default_config(folder)
         if config:
             folder /= config
-        found = [path for path in folder.iterdir() if _is_prepared(path) and name.accepts(path.name)]
+        found = [path for path in folder.iterdir() if is_prepared(path) and name.accepts(path.name)]
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
         raise DataError(
             f"cannot find data set {name} in {folder} ({error.strerror}): make it readable, or name another --data-dir"
         ) from error
-    return max(found, key=lambda path: tuple(int(part) for part in path.name.split(".")), default=None)
+    return max(found, key=order, default=None)
+
+
+def order(path: Path) -> tuple[int, ...]:
+    """What versions are sorted by: their numbers."""
+    return tuple(int(part) for part in path.name.split("."))
 
 
 def _default_config(folder: Path) -> str | None:
@@ -67,13 +72,14 @@ def _default_config(folder: Path) -> str | None:
     return default if isinstance(default, str) else None
 
 
-def _is_prepared(path: Path) -> bool:
+def is_prepared(path: Path) -> bool:
+    """Whether `path` has the name of a version and both descriptions."""
     descriptions = (path / "dataset_info.json", path / "features.json")
     return VERSION.fullmatch(path.name) is not None and all(file.is_file() for file in descriptions)
 
 
-def describe(path: Path, *, name: str) -> DatasetInfo:
-    """What the prepared folder `path` holds; `name` is what the user called it.
+def describe(path: Path, *, name: str, whole: bool = False) -> DatasetInfo:
+    """What the prepared folder `path` holds; `name` is what the user called it, and `whole` see `checked`.
 
     Raises DataError when it is damaged, or not a set that trainbox can train on.
     """
@@ -88,7 +94,7 @@ def describe(path: Path, *, name: str) -> DatasetInfo:
         input_shape=features.input_shape,
         num_classes=features.num_classes,
         splits={key: split.num_examples for key, split in info.splits.items()},
-        checksums=checked(path, files),
+        checksums=checked(path, files, whole=whole),
         image=features.image,
         label=features.label,
     )
@@ -112,15 +118,17 @@ def damaged(path: Path, reason: str) -> DataError:
     )
 
 
-def checked(path: Path, files: list[str]) -> dict[str, str]:
+def checked(path: Path, files: list[str], *, whole: bool = False) -> dict[str, str]:
     """SHA-256 of each of `files` in the folder `path`, compared with those recorded there, if any are.
+
+    Of more than `VERIFIED_BYTES` the recorded ones are taken on trust, unless the `whole` set is to be read.
 
     Raises DataError naming the first file that is missing, unreadable or other than recorded.
     """
     recorded = _recorded(path)
     try:
         size = sum((path / file).stat().st_size for file in files)
-        if size > VERIFIED_BYTES and all(file in recorded for file in files):
+        if not whole and size > VERIFIED_BYTES and all(file in recorded for file in files):
             return {file: recorded[file] for file in files}
         found = {file: _sha256(path / file) for file in files}
     except OSError as error:
@@ -145,6 +153,11 @@ def _recorded(path: Path) -> dict[str, str]:
     except (OSError, UnicodeDecodeError) as error:
         raise damaged(path, f"{CHECKSUMS} cannot be read ({error})") from error
     return {file: digest for digest, _, file in (line.partition("  ") for line in lines)}
+
+
+def has_checksums(path: Path) -> bool:
+    """Whether SHA-256 are recorded in the folder `path`."""
+    return (path / CHECKSUMS).is_file()
 
 
 def _sha256(file: Path) -> str:

@@ -45,6 +45,24 @@ def read(info: DatasetInfo, split: str) -> tuple[npt.NDArray[np.uint8], npt.NDAr
     return images, labels
 
 
+def check(info: DatasetInfo, split: str) -> None:
+    """Decode every row of `split` and look whether it is as described, a batch at a time; errors as `read`."""
+    import tensorflow as tf
+
+    row, rows = 0, info.splits[split]
+    try:
+        with tf.device("CPU:0"), _quiet():
+            for batch in _batches(info, split):
+                size = len(batch[info.label])
+                _check_shape(batch[info.image].shape, (size, *info.input_shape), info, split)
+                _check_labels(batch[info.label], info, split)
+                row += size
+    except tf.errors.OpError as error:
+        raise prepared.damaged(info.path, f"split {split!r} cannot be read ({_reason(error)})") from error
+    if row != rows:
+        raise prepared.damaged(info.path, f"split {split!r} has {row} rows, {rows} are described")
+
+
 def _batches(info: DatasetInfo, split: str) -> Any:
     import tensorflow as tf
     import tensorflow_datasets as tfds

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from trainbox.jobs.comparing import compare
+    from trainbox.jobs.data_sets import clean_data, describe_data, list_data, prepare_data, verify_data
     from trainbox.jobs.evaluation import evaluate
     from trainbox.jobs.examining import examine
     from trainbox.jobs.exporting import export
@@ -14,16 +15,24 @@ if TYPE_CHECKING:
     from trainbox.jobs.reproducing import reproduce
     from trainbox.jobs.training import train
 
-__all__ = ["compare", "evaluate", "examine", "export", "list_devices", "reproduce", "train"]
+__all__ = [
+    "clean_data", "compare", "describe_data", "evaluate", "examine", "export", "list_data", "list_devices",
+    "prepare_data", "reproduce", "train", "verify_data",
+]  # fmt: skip
 
 _FILES = {
+    "clean_data": "data_sets",
     "compare": "comparing",
+    "describe_data": "data_sets",
     "evaluate": "evaluation",
     "examine": "examining",
     "export": "exporting",
+    "list_data": "data_sets",
     "list_devices": "listing",
+    "prepare_data": "data_sets",
     "reproduce": "reproducing",
     "train": "training",
+    "verify_data": "data_sets",
 }
 
 

@@ -1,0 +1,32 @@
+"""`trainbox data prepare`"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from trainbox.cli.data.words import WORDS, Names
+from trainbox.cli.options import ConfigFile, Debug, Job, takes
+from trainbox.display import Display
+
+
+@takes(*WORDS, "offline", "progress")
+def data_prepare(names: Names, *, config: ConfigFile = None, debug: Debug = False, flags: dict[str, Any]) -> Job:
+    """Prepare data sets, so that runs need no network.
+
+    Ends with 0 when all are prepared, now or before, and says where.
+    """
+
+    def job() -> None:
+        from trainbox.cli.session import report, settle
+
+        settings = settle(flags, config_file=config, fields=(*WORDS, "offline", "progress"))
+
+        def work(display: Display) -> None:
+            from trainbox import jobs
+
+            chosen = settings.config
+            jobs.prepare_data(names, data_dir=chosen.data_dir, offline=chosen.offline, say=display.line)
+
+        report(work, settings, json=False)
+
+    return job
