@@ -77,7 +77,8 @@ def _read(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8-sig")
     except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}") from error
+        name = str(path) if str(path).isprintable() else values.shown(str(path))
+        raise UsageError(f"cannot read {name}: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise UsageError(f"{path} is not a UTF-8 text (byte {error.start}); save it as UTF-8") from error
 

@@ -278,6 +278,13 @@ def test_a_later_command_has_the_devices_and_places_of_its_own():
     assert found.sources["model"] == "flag --model"
 
 
+def test_a_file_whose_name_has_two_lines_is_told_in_one():
+    """Found by the test below this one."""
+    with pytest.raises(UsageError) as error:
+        settle(environ={"TRAINBOX_CONFIG": "a\nb"})
+    assert str(error.value) == "cannot read 'a\\nb': No such file or directory"
+
+
 def settled_or_refused(**kwargs) -> settings.Settings | None:
     """The settings, or None where a line refused them; any other exception fails the test."""
     try:
