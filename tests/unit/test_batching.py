@@ -8,7 +8,7 @@ import pytest
 from trainbox.config import RunConfig, options
 from trainbox.devices import Selection
 from trainbox.display import open_display
-from trainbox.errors import DataError, RunFailedError
+from trainbox.errors import DataError, RunFailedError, UsageError
 from trainbox.jobs import batching, failing
 from trainbox.plan import Plan
 from trainbox.settings import Settings
@@ -109,3 +109,10 @@ def test_rows_that_are_held_out_are_no_training_rows():
     """The bound of the search is what `hold_out` leaves."""
     info = type("Info", (), {"splits": {"train": 1438}})
     assert [batching._rows(info, share) for share in (0.0, 0.93, 0.99999, 0.00001)] == [1438, 101, 1, 1437]
+
+
+def test_several_workers_need_a_number():
+    """Each would find another batch, or find it with the other's memory."""
+    batching.refuse(RunConfig(batch_size=64))
+    with pytest.raises(UsageError, match="--batch-size auto is tried on one worker alone; find it there, and give all"):
+        batching.refuse(RunConfig(batch_size="auto"))

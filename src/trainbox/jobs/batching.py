@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from trainbox import batch_search, limits, manifest, settings
 from trainbox import plan as plans
-from trainbox.config import AUTO
+from trainbox.config import AUTO, RunConfig
 from trainbox.display import Display
 from trainbox.errors import DataError, DevicesError, RunFailedError, TrainboxError, UsageError
 from trainbox.jobs import batch_trial, resume
@@ -41,6 +41,14 @@ def recalled(run_dir: Path, words: Settings) -> Settings:
     record = manifest.read(run_dir)
     begun = any((run_dir / resume.CHECKPOINTS).glob("*")) or record.get("result")
     return _settled(words, record["plan"]["global_batch"]) if begun and record.get("plan") else words
+
+
+def refuse(config: RunConfig) -> None:
+    """Raise UsageError where several workers would have to find a batch together."""
+    if config.batch_size == AUTO:
+        raise UsageError(
+            "--batch-size auto is tried on one worker alone; find it there, and give all workers the number"
+        )
 
 
 def found(words: Settings, *, selection: Selection, info: DatasetInfo, display: Display) -> Settings:

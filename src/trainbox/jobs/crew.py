@@ -156,10 +156,14 @@ def gathered(config: RunConfig) -> Iterator[Crew]:
         RunFailedError: a worker was lost.
     """
     crew = Crew(cluster=clusters.find(config, os.environ))
+    if crew.cluster:
+        # A lost worker is told in one line; what TensorFlow says of it besides are the insides of its collectives.
+        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     try:
         yield crew
     except BaseException as error:
-        if crew.lost and not (isinstance(error, TrainboxError) and error.exit_code >= 128):
+        # Whatever has a reason of its own keeps it; a step that failed because nobody answered has none.
+        if crew.lost and not (isinstance(error, TrainboxError) and error.exit_code != RunFailedError.exit_code):
             raise RunFailedError(crew.message) from error
         crew.end(error)
         raise

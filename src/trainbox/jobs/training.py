@@ -106,7 +106,9 @@ def _run(words: Settings, start: Start, *, display: Display) -> None:
             return
     # Before TensorFlow, which takes seconds to load: a wrong name is told soon, and a signal is answered at once.
     info = setting_up.dataset(config, screen)
-    if crew.cluster is None:
+    if crew.cluster:
+        batching.refuse(config)
+    else:
         words = batching.found(words, selection=selection, info=info, display=display)
     _prepare(words, start, selection=selection, info=info, display=screen)
 
