@@ -49,8 +49,7 @@ def apply(config: RunConfig, selection: Selection, *, environ: MutableMapping[st
     environ["KERAS_BACKEND"] = "tensorflow"
     environ["KERAS_HOME"] = _NO_KERAS_HOME
     environ["TFDS_DATA_DIR"] = str(config.data_dir.absolute())
-    # Its warnings name the GPU library that is missing; on the CPU they are noise.
-    _default(environ, "TF_CPP_MIN_LOG_LEVEL", "1" if selection.kind == "gpu" else "2")
+    _default(environ, "TF_CPP_MIN_LOG_LEVEL", _log_level(config, selection))
     _default(environ, "CUDA_DEVICE_ORDER", "PCI_BUS_ID")
     if selection.visible_devices is not None:
         environ["CUDA_VISIBLE_DEVICES"] = selection.visible_devices
@@ -91,6 +90,16 @@ def _fix_bits(config: RunConfig, environ: MutableMapping[str, str]) -> list[str]
     environ.update(wanted)
     given = ", ".join(dropped)
     return [f"environment: {given} ignored: --reproducible and --cpu-baseline decide it"] if dropped else []
+
+
+def _log_level(config: RunConfig, selection: Selection) -> str:
+    """What TensorFlow says: its warnings name the GPU library that is missing, and on the CPU they are noise.
+
+    So is the error that oneDNN has no 16-bit kernels for an older CPU, which computes all the same.
+    """
+    if selection.kind == "gpu":
+        return "1"
+    return "2" if config.precision == "float32" else "3"
 
 
 def _check_temporary_folder() -> None:

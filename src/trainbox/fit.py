@@ -166,7 +166,7 @@ class EpochByFit:
             return self._to_inputs(rows), labels
 
         return (
-            tf.data.Dataset.from_tensor_slices(self._order(epoch))
+            tf.data.Dataset.from_tensor_slices(self._feed.numbered(self._order(epoch)))
             .batch(self._feed.plan.global_batch)
             .map(fetch, num_parallel_calls=tf.data.AUTOTUNE)
             .prefetch(tf.data.AUTOTUNE)

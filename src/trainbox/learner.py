@@ -28,7 +28,8 @@ class Feed(Protocol):
     `begin` takes row numbers, int32 [examples], and the step to begin from. `take` gives the next global batches, at
     most as many as asked for: tensors as `specs` say, which hold the rows of just these batches (none where all rows
     are at hand), positions int32 and weights float32, both [steps, V, rows]. Inside a graph `fetch` takes these tensors
-    and positions [n], and gives inputs [n, …] in their own type and labels [n]. `close` ends what runs ahead.
+    and positions [n], and gives inputs [n, …] in their own type and labels [n]. `numbered` gives the positions of
+    rows where all are at hand. `close` ends what runs ahead.
     """
 
     plan: Plan
@@ -37,6 +38,8 @@ class Feed(Protocol):
     def begin(self, order: Any, *, first_step: int) -> None: ...
 
     def take(self, steps: int) -> tuple[tuple[Any, ...], Any, Any]: ...
+
+    def numbered(self, order: Any) -> Any: ...
 
     def fetch(self, source: tuple[Any, ...], indices: Any) -> tuple[Any, Any]: ...
 

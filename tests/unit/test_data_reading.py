@@ -68,7 +68,7 @@ def test_real_images_come_from_tfds_own_builder(fashion_mnist_dir: Path) -> None
         ({"num_classes": 9}, "data set digits/1.0.0 has the label 9 in split 'test', and 9 classes are declared, 0 to "
          "8: it cannot be trained on as it is"),
         ({"splits": {"test": 360}}, "split 'test' has 359 rows, 360 are described"),
-        ({"splits": {"test": 358}}, "split 'test' has images (359, 8, 8, 1) where (358, 8, 8, 1) are described"),
+        ({"splits": {"test": 358}}, "split 'test' has more rows than the 358 described"),
         ({"input_shape": (8, 8, 3)}, "split 'test' has images (359, 8, 8, 1) where (359, 8, 8, 3) are described"),
         ({"splits": {"train": 1, "dev": 2}}, "data set digits/1.0.0 has no split 'test': it has train, dev"),
     ],

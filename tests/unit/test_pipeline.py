@@ -46,5 +46,5 @@ def test_held_out_rows_are_apart(rows, share, held):
     split = pipeline.Split(inputs=np.zeros((rows, 1, 1, 1), np.uint8), labels=np.arange(rows, dtype=np.int32))
     training, validation = pipeline.hold_out(split, share=share, seed=1)
     assert len(validation) == held
-    assert sorted([*training.labels.tolist(), *validation.labels.tolist()]) == list(range(rows))
-    assert validation.labels.tolist() == pipeline.hold_out(split, share=share, seed=1)[1].labels.tolist()
+    assert sorted([*training.rows.tolist(), *validation.rows.tolist()]) == list(range(rows))
+    assert validation.rows.tolist() == pipeline.hold_out(split, share=share, seed=1)[1].rows.tolist()

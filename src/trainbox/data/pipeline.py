@@ -22,31 +22,47 @@ Weights = npt.NDArray[np.float32]
 
 @dataclass(frozen=True, kw_only=True)
 class Split:
-    """Rows of one part of a data set: inputs [n, …] in the set's own type, labels int32 [n] (float32 to regress on)."""
+    """Rows of one part of a data set: inputs [n, …] in the set's own type, labels int32 [n] (float32 to regress on).
+
+    With `rows`, int32, it is these of them alone, in this order. The arrays may be mapped files and are never copied.
+    """
 
     inputs: npt.NDArray[Any]
     labels: npt.NDArray[Any]
+    rows: Indices | None = None
 
     def __len__(self) -> int:
-        return len(self.labels)
+        return len(self.labels) if self.rows is None else len(self.rows)
+
+    def only(self, numbers: Indices) -> Split:
+        """The rows of these numbers."""
+        return Split(inputs=self.inputs, labels=self.labels, rows=self.numbered(numbers))
+
+    def numbered(self, numbers: Indices) -> Indices:
+        """Where in the arrays the rows of these numbers are."""
+        return numbers if self.rows is None else self.rows[numbers]
 
 
 class ResidentFeed:
-    """Feeds a split that is kept in host memory as tensors, from which the compiled step gathers rows by number."""
+    """Feeds a split whose arrays are tensors in host memory, from which the compiled step gathers rows by number."""
 
     specs: tuple[Any, ...] = ()
 
     def __init__(self, split: Split, plan: Plan) -> None:
         self.plan = plan
+        self._split = split
         self._order: Indices = np.empty(0, np.int32)
         self._step = 0
         with tf.device("CPU:0"):
-            self._inputs = tf.constant(split.inputs)
-            self._labels = tf.constant(split.labels)
+            self._inputs, self._labels = _tensor(split.inputs), _tensor(split.labels)
 
     def begin(self, order: Indices, *, first_step: int) -> None:
         """Go through the rows in this order, from this step of it on."""
-        self._order, self._step = order, first_step
+        self._order, self._step = self.numbered(order), first_step
+
+    def numbered(self, order: Indices) -> Indices:
+        """The positions for `fetch` of these rows of the split."""
+        return self._split.numbered(order)
 
     def take(self, steps: int) -> tuple[tuple[Any, ...], Indices, Weights]:
         """The next `steps` global batches: nothing but their rows' numbers and weights, [steps, V, rows]."""
@@ -62,6 +78,12 @@ class ResidentFeed:
         """There is nothing to end."""
 
 
+def _tensor(array: npt.NDArray[Any]) -> Any:
+    """A mapped file as it lies, without a copy, so that its pages stay the system's; other arrays are copied."""
+    mapped = isinstance(array, np.memmap) and len(array) and array.flags.writeable and array.ctypes.data % 64 == 0
+    return tf.experimental.dlpack.from_dlpack(np.asarray(array).__dlpack__()) if mapped else tf.constant(array)
+
+
 def hold_out(split: Split, *, share: float, seed: int) -> tuple[Split, Split]:
     """Training and validation rows: a `share` of the rows, drawn by `seed` and the same for every epoch, is held out.
 
@@ -70,10 +92,7 @@ def hold_out(split: Split, *, share: float, seed: int) -> tuple[Split, Split]:
     held = min(max(round(len(split) * share), 1), len(split) - 1)
     order = randomness.permutation(len(split), seed=seed, epoch=0, domain=randomness.SPLIT)
     validation, training = np.sort(order[:held]), np.sort(order[held:])
-    return (
-        Split(inputs=split.inputs[training], labels=split.labels[training]),
-        Split(inputs=split.inputs[validation], labels=split.labels[validation]),
-    )
+    return split.only(training), split.only(validation)
 
 
 def epoch_order(plan: Plan, *, seed: int, epoch: int) -> Indices:

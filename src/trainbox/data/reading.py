@@ -22,31 +22,20 @@ def read(info: DatasetInfo, split: str) -> tuple[npt.NDArray[np.uint8], npt.NDAr
     Initialises TensorFlow's devices, so they must be configured before; all the work is done on the CPU. Raises
     DataError for an unknown split, damaged files, or a label that is no class.
     """
-    if split not in info.splits:
-        raise DataError(f"data set {info.full_name} has no split {split!r}: it has {', '.join(info.splits)}")
-    import tensorflow as tf
-
-    shape = (info.splits[split], *info.input_shape)
+    shape = (info.splits.get(split, 0), *info.input_shape)
     images, labels = np.empty(shape, np.uint8), np.empty(shape[0], np.int32)
     row = 0
-    try:
-        with tf.device("CPU:0"), _quiet():
-            for batch in _batches(info, split):
-                size = len(batch[info.label])
-                _check_shape(batch[info.image].shape, (min(size, len(labels) - row), *info.input_shape), info, split)
-                images[row : row + size] = batch[info.image]
-                labels[row : row + size] = batch[info.label]
-                row += size
-    except tf.errors.OpError as error:
-        raise prepared.damaged(info.path, f"split {split!r} cannot be read ({_reason(error)})") from error
-    if row != len(labels):
-        raise prepared.damaged(info.path, f"split {split!r} has {row} rows, {len(labels)} are described")
-    _check_labels(labels, info, split)
+    for some_images, some_labels in batches(info, split):
+        images[row : row + len(some_labels)] = some_images
+        labels[row : row + len(some_labels)] = some_labels
+        row += len(some_labels)
     return images, labels
 
 
-def check(info: DatasetInfo, split: str) -> None:
-    """Decode every row of `split` and look whether it is as described, a batch at a time; errors as `read`."""
+def batches(info: DatasetInfo, split: str) -> Iterator[tuple[npt.NDArray[np.uint8], npt.NDArray[np.int32]]]:
+    """What `read` gives, a batch of at most `BATCH` rows at a time, each looked at; errors as `read`."""
+    if split not in info.splits:
+        raise DataError(f"data set {info.full_name} has no split {split!r}: it has {', '.join(info.splits)}")
     import tensorflow as tf
 
     row, rows = 0, info.splits[split]
@@ -54,13 +43,22 @@ def check(info: DatasetInfo, split: str) -> None:
         with tf.device("CPU:0"), _quiet():
             for batch in _batches(info, split):
                 size = len(batch[info.label])
+                if row + size > rows:
+                    raise prepared.damaged(info.path, f"split {split!r} has more rows than the {rows} described")
                 _check_shape(batch[info.image].shape, (size, *info.input_shape), info, split)
                 _check_labels(batch[info.label], info, split)
+                yield batch[info.image], batch[info.label].astype(np.int32)
                 row += size
     except tf.errors.OpError as error:
         raise prepared.damaged(info.path, f"split {split!r} cannot be read ({_reason(error)})") from error
     if row != rows:
         raise prepared.damaged(info.path, f"split {split!r} has {row} rows, {rows} are described")
+
+
+def check(info: DatasetInfo, split: str) -> None:
+    """Decode every row of `split` and look whether it is as described, a batch at a time; errors as `read`."""
+    for _ in batches(info, split):
+        pass
 
 
 def _batches(info: DatasetInfo, split: str) -> Any:

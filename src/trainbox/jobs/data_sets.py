@@ -8,6 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from trainbox.data import arrays
 from trainbox.data.about import about
 from trainbox.data.holdings import holdings
 from trainbox.data.leftovers import clean
@@ -31,8 +32,13 @@ def describe_data(name: str, *, data_dir: Path) -> dict[str, Any]:
 def prepare_data(names: Sequence[str], *, data_dir: Path, offline: bool, say: Say) -> None:
     """Prepare each of `names`, all that can be. Raises DataError when one cannot."""
 
+    _load_tensorflow()
+
     def one(name: str) -> None:
         info = prepare(name, data_dir=data_dir, offline=offline, say=say)
+        # Where a run may not write, it finds them decoded.
+        for split in info.splits:
+            arrays.load(info, split, say=say)
         say(f"data set {name} is prepared in {info.path}: {in_rows(info.splits)}")
 
     _each(names, one, say, failed="not prepared")
@@ -40,11 +46,7 @@ def prepare_data(names: Sequence[str], *, data_dir: Path, offline: bool, say: Sa
 
 def verify_data(names: Sequence[str], *, data_dir: Path, say: Say) -> None:
     """Read each of `names` whole, on the CPU. Raises DataError when one is damaged or not prepared."""
-    # Reading needs no GPU, and must not take the memory of one that a run uses.
-    os.environ.update(CUDA_VISIBLE_DEVICES="", TF_CPP_MIN_LOG_LEVEL="2")
-    from trainbox import loading
-
-    loading.load_tensorflow()
+    _load_tensorflow()
 
     def one(name: str) -> None:
         info, recorded = verify(name, data_dir=_absolute(data_dir))
@@ -98,6 +100,14 @@ def _each(names: Sequence[str], work: Callable[[str], None], say: Say, *, failed
             wrong.append(name)
     if wrong:
         raise DataError(f"{len(wrong)} of {len(names)} data sets are {failed}: {', '.join(wrong)}; see the lines above")
+
+
+def _load_tensorflow() -> None:
+    """Reading needs no GPU, and must not take the memory of one that a run uses."""
+    os.environ.update(CUDA_VISIBLE_DEVICES="", TF_CPP_MIN_LOG_LEVEL="2")
+    from trainbox import loading
+
+    loading.load_tensorflow()
 
 
 def _absolute(data_dir: Path) -> Path:

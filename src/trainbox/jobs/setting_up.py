@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from trainbox.config import RunConfig
@@ -67,13 +68,13 @@ def dataset(config: RunConfig, display: Display) -> DatasetInfo:
     return info
 
 
-def split(info: DatasetInfo, name: str) -> Split:
-    """One split in memory. Raises DataError."""
+def split(info: DatasetInfo, name: str, *, say: Callable[[str], None] = lambda text: None) -> Split:
+    """One split, decoded. Raises DataError."""
+    from trainbox.data import arrays
     from trainbox.data.pipeline import Split
-    from trainbox.data.prepare import read
 
-    images, labels = read(info, name)
-    return Split(inputs=images, labels=labels)
+    inputs, labels = arrays.load(info, name, say=say)
+    return Split(inputs=inputs, labels=labels)
 
 
 def feed(split: Split, plan: Plan) -> Feed:
@@ -83,7 +84,9 @@ def feed(split: Split, plan: Plan) -> Feed:
     return ResidentFeed(split, plan)
 
 
-def training_splits(config: RunConfig, info: DatasetInfo) -> tuple[Split, Split | None]:
+def training_splits(
+    config: RunConfig, info: DatasetInfo, *, say: Callable[[str], None] = lambda text: None
+) -> tuple[Split, Split | None]:
     """Training rows, and validation rows: held out of them, or the set's own, or None.
 
     Raises:
@@ -91,7 +94,7 @@ def training_splits(config: RunConfig, info: DatasetInfo) -> tuple[Split, Split 
     """
     from trainbox.data.pipeline import hold_out
 
-    train = split(info, "train")
+    train = split(info, "train", say=say)
     if config.validation_split:
         if len(train) < 2:
             raise DataError(
@@ -99,7 +102,7 @@ def training_splits(config: RunConfig, info: DatasetInfo) -> tuple[Split, Split 
                 f"{config.validation_split:g} needs two or more"
             )
         return hold_out(train, share=config.validation_split, seed=config.seed)
-    return train, split(info, "validation") if "validation" in info.splits else None
+    return train, split(info, "validation", say=say) if "validation" in info.splits else None
 
 
 def learner(

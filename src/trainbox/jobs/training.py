@@ -125,7 +125,7 @@ def _prepare(words: Settings, start: Start, *, selection: Selection, info: Datas
     stop.install()
     agreement = crew.agree(strategy)
     crew.check_data(info)
-    splits = setting_up.training_splits(config, info)
+    splits = setting_up.training_splits(config, info, say=display.line)
     saved = None
     if start.run_dir:
         start, saved = _found(start, start.run_dir, config, info, display)
