@@ -19,10 +19,24 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
 
 
 def load_tensorflow() -> None:
-    """Import TensorFlow, if it is not there yet; the environment must be what the run needs (`environment.apply`)."""
+    """Import TensorFlow and its Keras, if need be; the environment must be what the run needs (`environment.apply`)."""
     if "tensorflow" not in sys.modules:
-        with without_notices():
+        with without_notices(), _without_plots():
             importlib.import_module("tensorflow")
+            importlib.import_module("keras")
+
+
+@contextlib.contextmanager
+def _without_plots() -> Iterator[None]:
+    """Hide matplotlib, which Keras imports for its galleries where it can: a second of every start, and files in HOME."""
+    if "matplotlib" in sys.modules:
+        yield
+        return
+    sys.modules["matplotlib"] = None  # type: ignore[assignment]  # so that its import fails as if it were not installed
+    try:
+        yield
+    finally:
+        del sys.modules["matplotlib"]
 
 
 @contextlib.contextmanager

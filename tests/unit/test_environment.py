@@ -73,12 +73,13 @@ def test_variables_that_change_what_keras_computes_are_taken_away():
 
 FRAMEWORKS = """
 import json, os, pathlib, sys
-from trainbox import environment
+from trainbox import environment, loading
 from trainbox.config import RunConfig
 from trainbox.devices import select
 config = RunConfig(device="cpu")
 environment.apply(config, select(config, gpus=[], environ=os.environ), environ=os.environ)
 assert "tensorflow" not in sys.modules and "keras" not in sys.modules
+loading.load_tensorflow()
 import keras
 print(json.dumps([
     keras.config.floatx(), keras.config.image_data_format(), keras.config.backend(), keras.config.epsilon(),

@@ -23,6 +23,22 @@ def test_the_import_says_nothing():
     assert ran("from trainbox.loading import load_tensorflow as load; load(); load(); import tensorflow") == (0, "")
 
 
+def test_no_plots_are_loaded_and_a_user_may_still_plot():
+    """Keras would import matplotlib, which costs a second and writes into HOME."""
+    program = """
+import sys
+from trainbox.loading import load_tensorflow
+load_tensorflow()
+assert "keras" in sys.modules and "matplotlib" not in sys.modules
+import matplotlib
+kept = matplotlib
+sys.modules.pop("tensorflow")
+load_tensorflow()
+assert sys.modules["matplotlib"] is kept
+"""
+    assert ran(program) == (0, "")
+
+
 @pytest.mark.parametrize(("end", "code"), [("", 0), ("os.abort()", -6), ("os.kill(os.getpid(), 9)", -9)])
 def test_other_lines_are_passed_on(end, code):
     """Also those of a process that ends while it imports; afterwards standard error is the process's own again."""
