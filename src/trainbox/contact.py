@@ -215,7 +215,8 @@ class Contact:
             line.stream.close()
 
     def _run(self) -> None:
-        with selectors.DefaultSelector() as selector:
+        # An end at any moment, the first one included, closes the streams under this thread.
+        with selectors.DefaultSelector() as selector, contextlib.suppress(OSError, ValueError):
             for line in self._lines:
                 selector.register(line.stream, selectors.EVENT_READ, line)
             due = 0.0
@@ -224,11 +225,8 @@ class Contact:
                     due = time.monotonic() + BEAT_SECONDS
                     for line in self._lines:
                         line.send(beat=1)
-                try:
-                    ready = selector.select(BEAT_SECONDS / 2)
-                    lost = self._look([key.data for key, _ in ready], selector)
-                except (OSError, ValueError):  # closed by `end`
-                    return
+                ready = selector.select(BEAT_SECONDS / 2)
+                lost = self._look([key.data for key, _ in ready], selector)
                 if lost and not self._over.is_set():
                     self._over.set()
                     for line in self._lines:
