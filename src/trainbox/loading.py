@@ -28,7 +28,7 @@ def load_tensorflow() -> None:
 
 @contextlib.contextmanager
 def _without_plots() -> Iterator[None]:
-    """Hide matplotlib, which Keras imports for its galleries where it can: a second of every start, and files in HOME."""
+    """Hide matplotlib, which Keras imports where it can: a second of every start, and font caches in HOME."""
     if "matplotlib" in sys.modules:
         yield
         return
