@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import resource
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +13,9 @@ GROWTH = 4
 CLOSE = 1.15
 # Of a batch that fits, what is taken: training has more in memory than a trial, and memory has other users.
 MARGIN = 0.85
+# Address space that a run needs beyond a trial's, for the threads of evaluation and of checkpoints: stacks, and glibc's
+# arenas of 64 MiB each. Where it is limited (`ulimit -v`, which some schedulers set), their start ends the process.
+THREADS_BYTES = 2**30
 
 
 def largest(fits: Callable[[int], bool], *, start: int, limit: int) -> int | None:
@@ -58,6 +62,14 @@ def available_bytes(*limits: int | None, root: Path = Path("/")) -> int | None:
 def resident_bytes(*, peak: bool = False, root: Path = Path("/")) -> int | None:
     """The memory that this process has now, or had at most; None where it is not told."""
     return _field(root / "proc/self/status", "VmHWM" if peak else "VmRSS")
+
+
+def leaves_address_space(*, limit: int | None = None, root: Path = Path("/")) -> bool:
+    """Whether this process had at most so much address space that `limit` bytes, by default those that the process may
+    have, leave the rest of a run its own.
+    """
+    most = resource.getrlimit(resource.RLIMIT_AS)[0] if limit is None else limit
+    return most == resource.RLIM_INFINITY or (_field(root / "proc/self/status", "VmPeak") or 0) + THREADS_BYTES <= most
 
 
 def _field(path: Path, name: str) -> int | None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from trainbox.batch_search import available_bytes, largest, resident_bytes, with_margin
+from trainbox.batch_search import available_bytes, largest, leaves_address_space, resident_bytes, with_margin
 
 
 @pytest.mark.parametrize(
@@ -40,11 +40,13 @@ def test_what_is_taken_leaves_a_margin(fitting, unit, limit, batch):
     assert with_margin(fitting, unit=unit, limit=limit) == batch
 
 
-def machine(root, *, available=8_000_000, own=500_000):
+def machine(root, *, available=8_000_000, own=500_000, space=3_000_000):
     """The files of a kernel that tells these, in KiB."""
     (root / "proc/self").mkdir(parents=True)
     (root / "proc/meminfo").write_text(f"MemTotal: 16000000 kB\nMemAvailable:   {available} kB\n")
-    (root / "proc/self/status").write_text(f"Name:\tpython\nVmHWM:\t  {2 * own} kB\nVmRSS:\t  {own} kB\n")
+    (root / "proc/self/status").write_text(
+        f"Name:\tpython\nVmPeak:\t {space} kB\nVmHWM:\t  {2 * own} kB\nVmRSS:\t  {own} kB\n"
+    )
     return root
 
 
@@ -63,3 +65,13 @@ def test_what_the_kernel_does_not_tell_limits_nothing(tmp_path):
     assert available_bytes(root=tmp_path) is None
     assert available_bytes(5, root=tmp_path) == 5
     assert 2**20 < resident_bytes() <= resident_bytes(peak=True)
+
+
+def test_limited_address_space_keeps_a_gibibyte_for_threads(tmp_path):
+    """No limit keeps nothing, and this process has none."""
+    root = machine(tmp_path)
+    enough = 3_000_000 * 1024 + 2**30
+    assert leaves_address_space(limit=enough, root=root)
+    assert not leaves_address_space(limit=enough - 1, root=root)
+    assert leaves_address_space(limit=-1, root=root)
+    assert leaves_address_space()

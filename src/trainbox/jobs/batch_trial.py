@@ -95,6 +95,8 @@ def _take_steps(config: RunConfig, learner: Any, rows: Any) -> None:
 
 
 def _within(budget: int | None) -> bool:
+    if not batch_search.leaves_address_space():
+        return False
     return budget is None or (batch_search.resident_bytes(peak=True) or 0) <= budget
 
 
