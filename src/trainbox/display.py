@@ -16,8 +16,10 @@ BOLD, RESET = "\x1b[1m", "\x1b[0m"
 SHOWN = {
     "train/loss": "loss",
     "train/accuracy": "accuracy",
+    "train/mae": "mae",
     "validation/loss": "val loss",
     "validation/accuracy": "val accuracy",
+    "validation/mae": "val mae",
 }
 RATE = "train/examples_per_second"
 # Columns from which on there is room for a bar.
@@ -179,7 +181,10 @@ class LiveDisplay:
     def update(self, *, epoch: int, step: int, scalars: Mapping[str, float | None]) -> None:
         if self._progress is None:
             return
-        said = [f"{SHOWN[key]} {number(value)}" for key, value in _known(scalars, "train/loss", "train/accuracy")]
+        said = [
+            f"{SHOWN[key]} {number(value)}"
+            for key, value in _known(scalars, "train/loss", "train/accuracy", "train/mae")
+        ]
         said += [f"{value:,.0f}/s" for _, value in _known(scalars, RATE)]
         said += gpus(scalars)
         self._progress.update(self._task, completed=step, description=self._where(step), scalars="  ".join(said))

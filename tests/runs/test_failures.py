@@ -89,7 +89,7 @@ RUNS = [
     ),
     (2, "--model models.py:raising", "--model models.py:raising failed at {folder}/models.py:6: RuntimeError: no luck"),
     (2, "--model models.py:nothing", "--model models.py:nothing returned None; it must return a keras.Model of Keras "),
-    (2, "--model models.py:wide", "--model models.py:wide: for images of shape (8, 8, 1) the model's output is shape "),
+    (2, "--model models.py:wide", "--model models.py:wide: for rows of shape (8, 8, 1) the model's output is shape "),
     (2, "--callbacks callbacks.py:one", "--callbacks callbacks.py:one returned <keras.src.callbacks.terminate_on_nan."),
     (
         1,

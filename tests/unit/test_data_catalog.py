@@ -1,14 +1,12 @@
 """What TFDS can make, known before anything is fetched."""
 
-from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
-import tensorflow_datasets as tfds
 
 from trainbox.data import catalog, names
-from trainbox.data.features import image_and_label
+from trainbox.data.features import choose
+from trainbox.data.view import View
 from trainbox.errors import DataError
 
 
@@ -36,8 +34,10 @@ def described(text: str) -> Any:
 )
 def test_shape_and_classes_come_from_tfds(text: str, shape: tuple[int, int, int], classes: int) -> None:
     """Shape and class count are those that the set states; of cifar100's two labels its supervised pair decides."""
-    found = image_and_label(described(text))
-    assert (found.image, found.label, found.input_shape, found.num_classes) == ("image", "label", shape, classes)
+    found = choose(described(text), View())
+    assert (found.inputs, found.label, found.input_shape, found.num_classes) == (("image",), "label", shape, classes)
+    assert (found.kind, found.input_type, found.label_type) == ("image", "uint8", "int32")
+    assert found.transposed == text.startswith("emnist/")
 
 
 @pytest.mark.parametrize(
@@ -88,50 +88,3 @@ def test_a_builder_that_fails_is_told() -> None:
     with pytest.raises(DataError) as refusal:
         catalog.build(broken, names.parse("mnist"), catalog.NOWHERE)
     assert str(refusal.value) == "the builder of data set mnist fails (ImportError: no module so)"
-
-
-IMAGE = tfds.features.Image(shape=(8, 8, 1))
-LABEL = tfds.features.ClassLabel(num_classes=3)
-
-
-@pytest.mark.parametrize(
-    ("features", "line"),
-    [
-        (
-            {"text": tfds.features.Text(), "label": LABEL},
-            "data set set/1.0.0 is not one of image classification: trainbox needs one image and one class label, "
-            "and it has no image and 1 class label (label)",
-        ),
-        (
-            {"left": IMAGE, "right": IMAGE, "mask": tfds.features.LabeledImage(shape=(8, 8, 1), labels=2)},
-            "data set set/1.0.0 is not one of image classification: trainbox needs one image and one class label, "
-            "and it has 2 images (left, right) and no class label",
-        ),
-        (
-            {"image": tfds.features.Image(shape=(None, None, 3)), "label": LABEL},
-            "data set set/1.0.0 has images of variable size (None, None, 3): trainbox trains on images of one size, "
-            "choose a set such as mnist, fashion_mnist or cifar10",
-        ),
-        (
-            {"image": tfds.features.Image(shape=(8, 8, 1), dtype=np.uint16), "label": LABEL},
-            "data set set/1.0.0 has pixels of type uint16: trainbox reads uint8 images",
-        ),
-        (
-            {"image": IMAGE, "label": tfds.features.ClassLabel()},
-            "data set set/1.0.0 does not say how many classes its label 'label' has",
-        ),
-    ],
-)
-def test_a_set_of_another_kind_is_refused(features: dict[str, Any], line: str) -> None:
-    """A set without one image of fixed bytes and one class is refused with what it has instead."""
-    info = SimpleNamespace(full_name="set/1.0.0", features=tfds.features.FeaturesDict(features), supervised_keys=None)
-    with pytest.raises(DataError) as refusal:
-        image_and_label(info)
-    assert str(refusal.value) == line
-
-
-def test_a_set_without_named_features_is_refused() -> None:
-    """A set whose rows are no dictionary has neither an image nor a label."""
-    info = SimpleNamespace(full_name="set/1.0.0", features=tfds.features.Tensor(shape=(3,), dtype=np.float32))
-    with pytest.raises(DataError, match=r"it has no image and no class label$"):
-        image_and_label(SimpleNamespace(**vars(info), supervised_keys=None))

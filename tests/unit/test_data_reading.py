@@ -69,12 +69,14 @@ def test_real_images_come_from_tfds_own_builder(fashion_mnist_dir: Path) -> None
          "8: it cannot be trained on as it is"),
         ({"splits": {"test": 360}}, "split 'test' has 359 rows, 360 are described"),
         ({"splits": {"test": 358}}, "split 'test' has more rows than the 358 described"),
-        ({"input_shape": (8, 8, 3)}, "split 'test' has images (359, 8, 8, 1) where (359, 8, 8, 3) are described"),
+        ({"input_shape": (8, 8, 3)}, "split 'test' has inputs (359, 8, 8, 1) where (359, 8, 8, 3) are described"),
         ({"splits": {"train": 1, "dev": 2}}, "data set digits/1.0.0 has no split 'test': it has train, dev"),
     ],
 )  # fmt: skip
 def test_rows_other_than_described_are_told(digits: DatasetInfo, change: dict[str, Any], line: str) -> None:
     """A split that is not what the description says is one line with both."""
+    if "splits" not in change:
+        change = {"features": dataclasses.replace(digits.features, **change)}
     with pytest.raises(DataError) as refusal:
         prepare.read(dataclasses.replace(digits, **change), "test")
     assert line in str(refusal.value)

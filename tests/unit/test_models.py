@@ -73,7 +73,7 @@ def test_too_small_images_are_refused():
     with pytest.raises(UsageError) as raised:
         models.build("cnn", input_shape=(2, 2, 1), num_classes=10)
     message = str(raised.value)
-    assert message.startswith("--model cnn cannot take images of shape (2, 2, 1) (ValueError: ")
+    assert message.startswith("--model cnn cannot take rows of shape (2, 2, 1) (ValueError: ")
     assert message.endswith("); use another model")
     assert "\n" not in message
 
@@ -164,7 +164,7 @@ def test_a_wrong_output_is_refused(tmp_path, end, received):
     """The output must be one row of one value for each class."""
     text = f"def build(input_shape):\n    x = keras.Input(input_shape)\n    return keras.Model(x, {end})\n"
     assert message_of(tmp_path, text) == (
-        f"--model net.py:build: for images of shape (8, 8, 1) the model's output is {received}; it must be (batch, 10)"
+        f"--model net.py:build: for rows of shape (8, 8, 1) the model's output is {received}; it must be (batch, 10)"
     )
 
 
@@ -172,7 +172,7 @@ def test_a_model_that_cannot_take_the_images_is_refused(tmp_path):
     """Keras's page about shapes becomes one line."""
     message = message_of(tmp_path, "def build(): return keras.Sequential([keras.Input((3,)), layers.Dense(10)])\n")
     assert message.startswith(
-        "--model net.py:build: the model cannot take float32 images of shape (batch, 8, 8, 1): ValueError: "
+        "--model net.py:build: the model cannot take float32 rows of shape (batch, 8, 8, 1): ValueError: "
     )
     assert "\n" not in message
 

@@ -7,6 +7,7 @@ by all processes: so a set may be larger than the memory. Where they cannot be w
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import hashlib
 import json
 import os
@@ -24,13 +25,13 @@ from trainbox.data.prepared import DatasetInfo
 
 Array = npt.NDArray[Any]
 
-FORMAT = 1
+FORMAT = 2
 _ABOUT = "arrays.json"
 _INPUTS, _LABELS = "inputs.npy", "labels.npy"
 
 
 def load(info: DatasetInfo, split: str, *, say: Callable[[str], None] = lambda text: None) -> tuple[Array, Array]:
-    """Images uint8 [rows, height, width, channels] and labels int32 [rows] of `split`, in the order of the files.
+    """Inputs [rows, …] and labels [rows] of `split` in the types of `info.features`, in the order of the files.
 
     Both are mapped and may be read alone: what is written into them goes nowhere. `say` gets a line where rows are
     decoded again, or are to be at every start. Initialises TensorFlow's devices if it decodes. Errors as
@@ -60,7 +61,7 @@ def load(info: DatasetInfo, split: str, *, say: Callable[[str], None] = lambda t
 
 def place(info: DatasetInfo) -> Path:
     """The folder of the arrays of a set: one for the same files and the same way of decoding them."""
-    decides = [FORMAT, sorted(info.checksums.items()), info.image, info.label, list(info.input_shape), info.num_classes]
+    decides = [FORMAT, sorted(info.checksums.items()), dataclasses.asdict(info.features)]
     key = hashlib.sha256(json.dumps(decides).encode()).hexdigest()
     return info.path.parent / f".{info.version}-arrays" / key[:16]
 
@@ -96,10 +97,10 @@ def _build(info: DatasetInfo, split: str, folder: Path) -> None:
     work = folder.parent / f".{split}.{uuid.uuid4().hex}"
     work.mkdir(parents=True)
     try:
-        rows = info.splits.get(split, 0)
+        rows, features = info.splits.get(split, 0), info.features
         with (
-            _writer(work / _INPUTS, np.uint8, (rows, *info.input_shape)) as put_inputs,
-            _writer(work / _LABELS, np.int32, (rows,)) as put_labels,
+            _writer(work / _INPUTS, features.input_type, (rows, *info.input_shape)) as put_inputs,
+            _writer(work / _LABELS, features.label_type, (rows,)) as put_labels,
         ):
             for inputs, labels in reading.batches(info, split):
                 put_inputs(inputs)

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from trainbox.data.features import image_and_label
+from trainbox.data.features import Features, choose
 from trainbox.data.names import VERSION, DatasetName
+from trainbox.data.view import View
 from trainbox.errors import DataError
 
 # In the format of `sha256sum`, so that `sha256sum -c` checks a folder without trainbox.
@@ -20,23 +21,31 @@ VERIFIED_BYTES = 2**30
 
 @dataclass(frozen=True, kw_only=True)
 class DatasetInfo:
-    """A prepared data set of image classification.
+    """A prepared data set.
 
-    `name` is as asked for, `full_name` has configuration and version (`emnist/balanced/3.1.0`), `input_shape` is
-    (height, width, channels), `splits` gives the rows of each split and `checksums` the SHA-256 of each data file.
-    `image` and `label` are the names of the two features.
+    `name` is as asked for, `full_name` has configuration and version (`emnist/balanced/3.1.0`), `splits` gives the rows
+    of each split, `checksums` the SHA-256 of each data file, and `features` what of it is trained on. `used` are the
+    labels that occur, where they are numbered anew from 0, and None where labels count as declared.
     """
 
     name: str
     full_name: str
     version: str
     path: Path
-    input_shape: tuple[int, int, int]
-    num_classes: int
     splits: dict[str, int]
     checksums: dict[str, str]
-    image: str = "image"
-    label: str = "label"
+    features: Features
+    used: tuple[int, ...] | None = None
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        """Of one row: (height, width, channels) of an image."""
+        return self.features.input_shape
+
+    @property
+    def num_classes(self) -> int | None:
+        """The classes that a model tells apart; None where it predicts a number."""
+        return len(self.used) if self.used is not None else self.features.num_classes
 
 
 def find(name: DatasetName, data_dir: Path) -> Path | None:
@@ -78,25 +87,23 @@ def is_prepared(path: Path) -> bool:
     return VERSION.fullmatch(path.name) is not None and all(file.is_file() for file in descriptions)
 
 
-def describe(path: Path, *, name: str, whole: bool = False) -> DatasetInfo:
-    """What the prepared folder `path` holds; `name` is what the user called it, and `whole` see `checked`.
+def describe(path: Path, *, name: str, view: View = View(), whole: bool = False) -> DatasetInfo:  # noqa: B008  # frozen
+    """What the prepared folder `path` holds, seen as `view` says; `name` is what the user called it, `whole` see
+    `checked`.
 
     Raises DataError when it is damaged, or not a set that trainbox can train on.
     """
     info = builder(path).info
-    features = image_and_label(info)
+    features = choose(info, view)
     files = [Path(file).name for split in info.splits.values() for file in split.filenames]
     return DatasetInfo(
         name=name,
         full_name=info.full_name,
         version=str(info.version),
         path=path,
-        input_shape=features.input_shape,
-        num_classes=features.num_classes,
         splits={key: split.num_examples for key, split in info.splits.items()},
         checksums=checked(path, files, whole=whole),
-        image=features.image,
-        label=features.label,
+        features=features,
     )
 
 

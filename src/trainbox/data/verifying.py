@@ -4,24 +4,26 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from trainbox.data import names, prepared, reading
+from trainbox.data import prepared, reading
+from trainbox.data.prepare import find
 from trainbox.data.prepared import DatasetInfo
+from trainbox.data.view import View
 from trainbox.errors import DataError
 
 
-def verify(name: str, *, data_dir: Path) -> tuple[DatasetInfo, bool]:
+def verify(name: str, *, data_dir: Path, view: View = View()) -> tuple[DatasetInfo, bool]:  # noqa: B008  # frozen
     """What was read, and whether SHA-256 were recorded to compare with: not where TFDS prepared it alone.
 
     Initialises TensorFlow's devices. Raises DataError when it is not prepared, or naming the file that is damaged, cut
     or missing.
     """
-    path = prepared.find(names.parse(name), data_dir)
+    path = find(name, data_dir)
     if path is None:
         raise DataError(
             f"data set {name} is not prepared in {data_dir}: run 'trainbox data prepare {name}' first, or name another "
             "--data-dir"
         )
-    info = prepared.describe(path, name=name, whole=True)
+    info = prepared.describe(path, name=name, view=view, whole=True)
     for split in prepared.builder(path).info.splits.values():
         for file, rows in zip(split.filenames, split.shard_lengths, strict=True):
             _count(path / Path(file).name, rows)

@@ -8,12 +8,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from trainbox.config import RunConfig
 from trainbox.data import arrays
 from trainbox.data.about import about
 from trainbox.data.holdings import holdings
 from trainbox.data.leftovers import clean
 from trainbox.data.prepare import prepare
 from trainbox.data.verifying import verify
+from trainbox.data.view import View
 from trainbox.errors import DataError
 
 Say = Callable[[str], None]
@@ -24,18 +26,18 @@ def list_data(data_dir: Path) -> list[dict[str, Any]]:
     return [asdict(one) for one in holdings(_absolute(data_dir))]
 
 
-def describe_data(name: str, *, data_dir: Path) -> dict[str, Any]:
+def describe_data(name: str, config: RunConfig) -> dict[str, Any]:
     """What a data set is, prepared or not; see `trainbox.data.about.About`. Raises DataError."""
-    return asdict(about(name, data_dir=_absolute(data_dir)))
+    return asdict(about(name, data_dir=_absolute(config.data_dir), view=View.of(config)))
 
 
-def prepare_data(names: Sequence[str], *, data_dir: Path, offline: bool, say: Say) -> None:
+def prepare_data(names: Sequence[str], config: RunConfig, *, say: Say) -> None:
     """Prepare each of `names`, all that can be. Raises DataError when one cannot."""
-
+    view = View.of(config)
     _load_tensorflow()
 
     def one(name: str) -> None:
-        info = prepare(name, data_dir=data_dir, offline=offline, say=say)
+        info = prepare(name, data_dir=config.data_dir, view=view, offline=config.offline, say=say)
         # Where a run may not write, it finds them decoded.
         for split in info.splits:
             arrays.load(info, split, say=say)
@@ -44,12 +46,13 @@ def prepare_data(names: Sequence[str], *, data_dir: Path, offline: bool, say: Sa
     _each(names, one, say, failed="not prepared")
 
 
-def verify_data(names: Sequence[str], *, data_dir: Path, say: Say) -> None:
+def verify_data(names: Sequence[str], config: RunConfig, *, say: Say) -> None:
     """Read each of `names` whole, on the CPU. Raises DataError when one is damaged or not prepared."""
+    view = View.of(config)
     _load_tensorflow()
 
     def one(name: str) -> None:
-        info, recorded = verify(name, data_dir=_absolute(data_dir))
+        info, recorded = verify(name, data_dir=_absolute(config.data_dir), view=view)
         files = f"{len(info.checksums)} file{'s' * (len(info.checksums) != 1)}"
         sums = "as written" if recorded else "readable, without recorded SHA-256 to compare with"
         say(f"data set {name} in {info.path} is whole: {files} {sums}, {in_rows(info.splits)}")

@@ -1,7 +1,8 @@
 """From a word to a model: one file a model; `build` finds it by its name, or in a user's FILE.py:FUNCTION.
 
-Every model takes float32 pixels in [0, 1], [batch, height, width, channels], and gives [batch, classes]: logits, or
-probabilities (`gives_logits` tells). Keras is imported only where a model is built: `check` and `source` are instant.
+Every model takes float32 [batch, …], of images pixels in [0, 1] [batch, height, width, channels], and gives [batch,
+classes]: logits, or probabilities (`gives_logits` tells); one class is a number to predict. Keras is imported only
+where a model is built: `check` and `source` are instant.
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ def source(spec: str) -> tuple[Path, str] | None:
     return (reference.path, reference.sha256) if reference else None
 
 
-def build(spec: str, *, input_shape: tuple[int, int, int], num_classes: int, **offered: object) -> keras.Model:
-    """The model `spec` with fresh weights, for images of `input_shape` (height, width, channels).
+def build(spec: str, *, input_shape: tuple[int, ...], num_classes: int, **offered: object) -> keras.Model:
+    """The model `spec` with fresh weights, for rows of `input_shape`, (height, width, channels) of images.
 
     Call it in the scope of the strategy, after `keras.utils.set_random_seed`. A user's function gets `input_shape` and
     `num_classes`, and of `offered` what it asks for by name.
@@ -53,11 +54,11 @@ def build(spec: str, *, input_shape: tuple[int, int, int], num_classes: int, **o
         return module.build(input_shape=input_shape, num_classes=num_classes)
     except ValueError as error:
         raise UsageError(
-            f"--model {spec} cannot take images of shape {input_shape} ({plugin.one_line(error)}); use another model"
+            f"--model {spec} cannot take rows of shape {input_shape} ({plugin.one_line(error)}); use another model"
         ) from error
 
 
-def gives_logits(model: keras.Model, *, input_shape: tuple[int, int, int]) -> bool:
+def gives_logits(model: keras.Model, *, input_shape: tuple[int, ...]) -> bool:
     """Whether the outputs are logits; False for probabilities, as after a final softmax.
 
     Told by the outputs for a few images of noise, so that it holds for subclassed models too: rows without a negative

@@ -6,7 +6,7 @@ import keras
 from keras import layers
 
 
-def build(*, input_shape: tuple[int, int, int], num_classes: int) -> keras.Model:
+def build(*, input_shape: tuple[int, ...], num_classes: int) -> keras.Model:
     """Images float32 [batch, *input_shape] to logits float32 [batch, num_classes]."""
     return keras.Sequential(
         [

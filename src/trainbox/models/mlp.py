@@ -6,8 +6,8 @@ import keras
 from keras import layers
 
 
-def build(*, input_shape: tuple[int, int, int], num_classes: int) -> keras.Model:
-    """Images float32 [batch, *input_shape] to logits float32 [batch, num_classes]."""
+def build(*, input_shape: tuple[int, ...], num_classes: int) -> keras.Model:
+    """Rows float32 [batch, *input_shape] to logits float32 [batch, num_classes]."""
     return keras.Sequential(
         [
             keras.Input(input_shape),

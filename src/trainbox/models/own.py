@@ -15,14 +15,14 @@ from trainbox.errors import UsageError
 def build(
     reference: plugin.Reference,
     *,
-    input_shape: tuple[int, int, int],
+    input_shape: tuple[int, ...],
     num_classes: int,
     offered: Mapping[str, object],
 ) -> keras.Model:
     """The model of the function, with its weights created. `offered` is what it may ask for besides the two shapes.
 
     Raises:
-        UsageError: the function fails or returns no model, or the model does not map images to `num_classes` values.
+        UsageError: the function fails or returns no model, or the model does not map rows to `num_classes` values.
     """
     model = plugin.call(reference, {"input_shape": input_shape, "num_classes": num_classes, **offered})
     if not isinstance(model, keras.Model):
@@ -32,7 +32,7 @@ def build(
     if not keras.ops.is_tensor(output) or tuple(output.shape[1:]) != (num_classes,):
         received = f"shape (batch, {_axes(output.shape[1:])})" if keras.ops.is_tensor(output) else type(output).__name__
         raise UsageError(
-            f"{reference}: for images of shape ({_axes(input_shape)}) the model's output is {received}; "
+            f"{reference}: for rows of shape ({_axes(input_shape)}) the model's output is {received}; "
             f"it must be (batch, {num_classes})"
         )
     if not model.trainable_variables:
@@ -40,8 +40,8 @@ def build(
     return model
 
 
-def _outputs(model: keras.Model, input_shape: tuple[int, int, int], reference: plugin.Reference) -> Any:
-    """What the model gives for two black images; the call creates its weights if it has none yet.
+def _outputs(model: keras.Model, input_shape: tuple[int, ...], reference: plugin.Reference) -> Any:
+    """What the model gives for two rows of zeros; the call creates its weights if it has none yet.
 
     It is a real call, not a symbolic one, because a subclassed model may need real shapes to create its weights.
     """
@@ -49,7 +49,7 @@ def _outputs(model: keras.Model, input_shape: tuple[int, int, int], reference: p
         return model(np.zeros((2, *input_shape), np.float32), training=False)
     except Exception as error:
         raise UsageError(
-            f"{reference}: the model cannot take float32 images of shape (batch, {_axes(input_shape)}): "
+            f"{reference}: the model cannot take float32 rows of shape (batch, {_axes(input_shape)}): "
             f"{plugin.one_line(error)}"
         ) from error
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from trainbox.cli.data.words import WORDS, Names
+from trainbox.cli.data.words import VIEW, WORDS, Names
 from trainbox.cli.options import ConfigFile, Debug, Job, takes
 from trainbox.display import Display
 
 
-@takes(*WORDS, "offline", "progress")
+@takes(*WORDS, *VIEW, "offline", "progress")
 def data_prepare(names: Names, *, config: ConfigFile = None, debug: Debug = False, flags: dict[str, Any]) -> Job:
     """Prepare data sets, so that runs need no network.
 
@@ -19,13 +19,12 @@ def data_prepare(names: Names, *, config: ConfigFile = None, debug: Debug = Fals
     def job() -> None:
         from trainbox.cli.session import report, settle
 
-        settings = settle(flags, config_file=config, fields=(*WORDS, "offline", "progress"))
+        settings = settle(flags, config_file=config, fields=(*WORDS, *VIEW, "offline", "progress"))
 
         def work(display: Display) -> None:
             from trainbox import jobs
 
-            chosen = settings.config
-            jobs.prepare_data(names, data_dir=chosen.data_dir, offline=chosen.offline, say=display.line)
+            jobs.prepare_data(names, settings.config, say=display.line)
 
         report(work, settings, json=False)
 
