@@ -1,17 +1,37 @@
-"""The data sets that TFDS can make, the bundled one among them: a name made exact, and its builder."""
+"""The data sets that can be made: TFDS's, the bundled one, folders of images, the user's own; and their builders."""
 
 from __future__ import annotations
 
+import functools
 import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from trainbox.data import names
+from trainbox.data import folders, names, own
 from trainbox.errors import DataError
 
 # A builder looks into its data folder for a set made by another version of its code; here there is none.
 NOWHERE = Path(os.devnull)
+
+
+def found(text: str) -> tuple[Any, names.DatasetName]:
+    """The builder's class of the data set that the user calls `text`, and its exact name.
+
+    For the process that prepares it: a folder's images are looked at, and the user's own code is run. Raises DataError
+    as `resolve`, and where the folder or the code cannot be used.
+    """
+    if text.startswith(folders.PREFIX):
+        from trainbox.data import folder_builder
+
+        images = folders.scan(text)
+        return functools.partial(
+            folder_builder.Folder, found=images, shape=folder_builder.common_shape(images)
+        ), images.name
+    if own.is_file(text):
+        builder_class, name = own.load(text)
+        return builder_class, _with_version(name, builder_class)
+    return resolve(names.parse(text))
 
 
 def resolve(name: names.DatasetName) -> tuple[Any, names.DatasetName]:

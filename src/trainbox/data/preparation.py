@@ -1,4 +1,4 @@
-"""Prepares one data set and ends: `python -m trainbox.data.preparation NAME DATA_DIR [--offline]`.
+"""Prepares one data set and ends: `python -m trainbox.data.preparation NAME DATA_DIR VIEW [--offline]`.
 
 A process of its own, because TFDS encodes images with TensorFlow, after which devices can no longer be configured,
 prints as it goes and keeps its threads. It answers on standard output, one JSON object a line behind a record separator
@@ -23,9 +23,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from trainbox.data import catalog, downloads, failures, prepared
-from trainbox.data.features import image_and_label
-from trainbox.data.names import DatasetName, parse
+from trainbox.data import catalog, downloads, failures, folders, own, prepared
+from trainbox.data.features import choose
+from trainbox.data.names import DatasetName
+from trainbox.data.view import View
 from trainbox.errors import DataError
 
 SEPARATOR = "\x1e"
@@ -52,13 +53,13 @@ class Request:
         return "-".join(part for part in (self.name.name, self.name.config) if part)
 
 
-def main(asked: str, data_dir: str, *options: str) -> int:
+def main(asked: str, data_dir: str, view: str, *options: str) -> int:
     """Prepare and answer; the exit status is 0, or that of the error."""
     threading.Thread(target=_end_with_parent, daemon=True).start()
     try:
         # TFDS leaves temporary folders behind. They go before the answer, after which the parent ends this process.
         with tempfile.TemporaryDirectory(prefix="trainbox-") as tempfile.tempdir:
-            path = prepare(asked, Path(data_dir), offline="--offline" in options)
+            path = prepare(asked, Path(data_dir), View.from_json(view), offline="--offline" in options)
     except DataError as error:
         answer(error=str(error), traceback=traceback.format_exc())
         return error.exit_code
@@ -78,21 +79,31 @@ def _end_with_parent() -> None:
     os._exit(1)
 
 
-def prepare(asked: str, data_dir: Path, *, offline: bool) -> Path:
-    """The folder of the data set `asked`, prepared here unless another process came first."""
-    builder_class, name = catalog.resolve(parse(asked))
+def prepare(asked: str, data_dir: Path, view: View, *, offline: bool) -> Path:
+    """The folder of the data set `asked`, prepared here unless it is already, or another process comes first."""
+    builder_class, name = catalog.found(asked)
+    if path := prepared.find(name, data_dir):
+        return path
     request = Request(asked=asked, name=name, data_dir=data_dir)
-    image_and_label(catalog.build(builder_class, name, catalog.NOWHERE).info)
+    choose(catalog.build(builder_class, name, catalog.NOWHERE).info, view)
     with exclusive(request) as alone:
         # Another process was quicker, or only TFDS could tell which configuration was meant.
         if path := prepared.find(name, data_dir):
             return path
         answer(say=f"preparing data set {asked} in {request.wanted}")
+        _tell_of_others(asked)
         if alone:
             remove_leftovers(request)
         with staging(request) as folder:
             make(catalog.build(builder_class, name, folder), request, folder, offline=offline)
             return publish(request, folder)
+
+
+def _tell_of_others(asked: str) -> None:
+    if asked.startswith(folders.PREFIX) and (others := folders.scan(asked).others):
+        answer(
+            say=f"note: {len(others)} files in {asked} are no images by their names and are left out, as {others[0]}"
+        )
 
 
 @contextlib.contextmanager
@@ -166,11 +177,16 @@ def make(builder: Any, request: Request, folder: Path, *, offline: bool) -> None
         builder.download_and_prepare(
             download_dir=originals,
             download_config=tfds.download.DownloadConfig(
-                manual_dir=manual, force_checksums_validation=True, try_download_gcs=False
+                # The user's own builder need not have registered any.
+                manual_dir=manual,
+                force_checksums_validation=not own.is_file(request.asked),
+                try_download_gcs=False,
             ),
         )
         splits = builder.info.splits.values()
         prepared.record(Path(builder.data_dir), [Path(file).name for split in splits for file in split.filenames])
+        if own.is_file(request.asked):
+            own.record(Path(builder.data_dir), request.asked)
     except Exception as error:  # a builder may raise anything
         raise failures.explained(error, request=request, builder=builder) from error
 

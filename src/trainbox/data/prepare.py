@@ -11,19 +11,29 @@ from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 
-from trainbox.data import names, prepared
+from trainbox.data import folders, names, own, prepared
 from trainbox.data.preparation import SEPARATOR
 from trainbox.data.prepared import DatasetInfo
 from trainbox.data.reading import read
+from trainbox.data.view import View
 from trainbox.errors import DataError
 
 __all__ = ["DatasetInfo", "prepare", "read"]
 
 
+Say = Callable[[str], None]
+
+
 def prepare(
-    name: str, *, data_dir: Path, offline: bool = False, say: Callable[[str], None] = lambda text: None
+    name: str,
+    *,
+    data_dir: Path,
+    view: View = View(),  # noqa: B008  # frozen
+    offline: bool = False,
+    say: Say = lambda text: None,
 ) -> DatasetInfo:
-    """The data set `name`: `digits`, or any image classification set of TFDS (`emnist/balanced`, `mnist:3.0.1`).
+    """The data set `name`, seen as `view` says: `digits`, any set of TFDS (`emnist/balanced`, `mnist:3.0.1`), a folder
+    of images by class (`folder:/data/pets`), or the user's own builder (`/code/my_dataset.py`).
 
     If it lies prepared in `data_dir`, in TFDS's own layout, it is described from there: no network, no writing, and the
     files compared with their recorded SHA-256. Without a version, the highest that is prepared counts. Otherwise a
@@ -34,18 +44,27 @@ def prepare(
     TFDS knows.
 
     Neither way initialises TensorFlow in this process. Raises DataError, in one line, for everything that a user may
-    meet: no such data set, configuration or version; not one of images of one size and their classes; no network, or
+    meet: no such data set, configuration or version; nothing in it that a model can take and predict; no network, or
     `offline`, and not prepared; damaged, unreadable or unwritable files; a full disk.
     """
     data_dir = data_dir.expanduser().absolute()
-    path = prepared.find(names.parse(name), data_dir) or _prepared_apart(name, data_dir, offline=offline, say=say)
-    return prepared.describe(path, name=name)
+    path = find(name, data_dir) or _prepared_apart(name, data_dir, view, offline=offline, say=say)
+    if own.is_file(name) and own.changed(path, name):
+        say(f"note: {name} has changed since it prepared {path}; give the builder another VERSION to prepare anew")
+    return prepared.describe(path, name=name, view=view)
 
 
-def _prepared_apart(name: str, data_dir: Path, *, offline: bool, say: Callable[[str], None]) -> Path:
+def find(name: str, data_dir: Path) -> Path | None:
+    """The prepared folder of `name`, or None if there is none, or if only the user's own code could tell."""
+    if own.is_file(name):
+        return None
+    return prepared.find(folders.scan(name).name if name.startswith(folders.PREFIX) else names.parse(name), data_dir)
+
+
+def _prepared_apart(name: str, data_dir: Path, view: View, *, offline: bool, say: Say) -> Path:
     """Run `trainbox.data.preparation`, hand on what it says, and return the folder that it made."""
     # -P: a file of the user's in the working folder is not to be imported in place of a library.
-    command = [sys.executable, "-P", "-m", "trainbox.data.preparation", name, str(data_dir)]
+    command = [sys.executable, "-P", "-m", "trainbox.data.preparation", name, str(data_dir), view.to_json()]
     command += ["--offline"] if offline else []
     environment = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
     log: deque[str] = deque(maxlen=50)
