@@ -61,11 +61,12 @@ def fits(config: RunConfig) -> bool:
     from trainbox import plan as plans
     from trainbox.jobs import failing
 
+    info = setting_up.used(config, info)
     rows, _ = setting_up.training_splits(config, info)
     plan = plans.make(config, replicas=selection.replicas, examples=len(rows))
     try:
         with failing.told(config, plan):
-            _take_steps(config, setting_up.learner(config, strategy, info, plan), rows)
+            _take_steps(config, setting_up.learner(config, strategy, info, plan, rows=rows), rows)
     except Exception as error:
         if failing.out_of_memory(error):
             return False
@@ -78,7 +79,7 @@ def _take_steps(config: RunConfig, learner: Any, rows: Any) -> None:
     from trainbox import blocks, randomness, scaling
     from trainbox.data.pipeline import epoch_order
     from trainbox.jobs import looping, setting_up
-    from trainbox.learner import Batch, seed_positions
+    from trainbox.learner import Batch
 
     plan = learner.plan
     feed = setting_up.feed(rows, plan)
@@ -88,8 +89,9 @@ def _take_steps(config: RunConfig, learner: Any, rows: Any) -> None:
         feed.begin(order, first_step=step % plan.steps_per_epoch)
         source, indices, weights = feed.take(1)
         seeds = randomness.shard_seeds(
-            seed=config.seed, first_step=step, steps=1, shards=plan.shards, variables=len(seed_positions(learner.model))
-        )
+            seed=config.seed, first_step=step, steps=1, shards=plan.shards,
+            variables=learner.seeds[0], practice=learner.seeds[1],
+        )  # fmt: skip
         statistics, _, state, *_ = block(Batch(indices, weights, seeds, source), state)
         statistics.numpy()
 

@@ -63,7 +63,7 @@ def found(words: Settings, *, selection: Selection, info: DatasetInfo, display: 
     config = words.config
     if config.batch_size != AUTO:
         return words
-    rows, shards = _rows(info, config.validation_split), config.shards or selection.replicas
+    rows, shards = _rows(info, config), config.shards or selection.replicas
     budget = batch_search.available_bytes(*_limits())
     trial = _Trial(words=words, selection=selection, budget=budget, display=display)
     fitting = batch_search.largest(trial.fits, start=min(plans.ROWS_A_SHARD * shards, rows), limit=rows)
@@ -86,9 +86,11 @@ def _settled(words: Settings, batch: int) -> Settings:
     )
 
 
-def _rows(info: DatasetInfo, share: float) -> int:
+def _rows(info: DatasetInfo, config: RunConfig) -> int:
     """The training rows, as `hold_out` leaves them."""
-    rows = info.splits.get("train", 0)
+    from trainbox.data import splits
+
+    rows, share = splits.count(info, config.train_split), config.validation_split
     return max(rows - min(max(round(rows * share), 1), rows - 1), 1) if share else max(rows, 1)
 
 

@@ -121,8 +121,11 @@ def _other_code(record: Mapping[str, Any], config: RunConfig) -> dict[str, Pair]
 def _other_data(record: Mapping[str, Any], config: RunConfig, display: Display) -> dict[str, Pair]:
     """Name, version and files of the data set that are not as recorded."""
     from trainbox.data.prepare import prepare
+    from trainbox.data.view import View
 
-    info = prepare(config.dataset, data_dir=config.data_dir, offline=config.offline, say=display.line)
+    info = prepare(
+        config.dataset, data_dir=config.data_dir, view=View.of(config), offline=config.offline, say=display.line
+    )
     now = {"full_name": info.full_name, "checksums": info.checksums}
     before = {name: record["data"].get(name) for name in now}
     return differences.between({"data": before}, {"data": now}).can_alter

@@ -46,13 +46,14 @@ def open_trained(run_dir: Path, *, settings: Settings, checkpoint: str, display:
     saved = _chosen(run_dir, checkpoint, display)
     source = models.source(config.model)
     resume.check_code(run_dir, config, before=saved.state["code"], now=source[1] if source else None)
-    info = setting_up.dataset(config, display)
+    info = setting_up.used(config, setting_up.dataset(config, display))
     plan = Plan(**saved.state["plan"])
     replicas = selection.replicas
     # What is measured does not depend on V, so any number of devices may measure it.
     shards = plan.shards if plan.shards % replicas == 0 else replicas
     plan = dataclasses.replace(plan, replicas=replicas, shards=shards)
-    learner = setting_up.learner(config, strategy, info, plan)
+    rows = setting_up.training_splits(config, info)[0] if config.normalise != "none" else None
+    learner = setting_up.learner(config, strategy, info, plan, rows=rows)
     checkpoints.restore(saved, learner.variables)
     if learner.average:
         learner.average.give_to(learner.model)

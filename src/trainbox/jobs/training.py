@@ -125,6 +125,7 @@ def _prepare(words: Settings, start: Start, *, selection: Selection, info: Datas
     stop.install()
     agreement = crew.agree(strategy)
     crew.check_data(info)
+    info = setting_up.used(config, info, say=display.line)
     splits = setting_up.training_splits(config, info, say=display.line)
     saved = None
     if start.run_dir:
@@ -163,19 +164,19 @@ def _train(
     plan: Plan, check_stop: Callable[[], None], display: Display,
 ) -> None:  # fmt: skip
     """From the plan of a run to its result."""
-    from trainbox.jobs import finishing, looping, recording
+    from trainbox.jobs import examples, finishing, looping, recording
 
     config, crew, agreement = words.config, start.crew, start.crew.agree(strategy)
     with watching.begin(config, selection, display) as watched, failing.told(config, plan):
         watched.first_step.phase("building the model")
-        learner = setting_up.learner(config, strategy, info, plan, agreement=agreement)
+        learner = setting_up.learner(config, strategy, info, plan, rows=splits[0], agreement=agreement)
         _announce(config, learner, display)
         saver = recording.saver(start.run_dir, config, learner)
 
         def enter() -> dict[str, Any]:
             described = manifest.describe(
                 config=config, sources=words.sources, selection=selection, dataset=info, plan=plan,
-                command=start.command, workers=crew.size,
+                command=start.command, workers=crew.size, examples=examples.numbers(learner),
             )  # fmt: skip
             return _enter(words, start, saved, saver=saver, described=described, display=display).as_dict()
 
@@ -191,7 +192,9 @@ def _train(
             )  # fmt: skip
             loop.run()
             verdict = None if config.engine == "fit" else watched.verdict(loop.timings, plan)
-            tested = finishing.test(learner, info, between=loop.check_stop_at_end, display=display)
+            tested = finishing.test(
+                learner, info, setting_up.test_rows(config, info), between=loop.check_stop_at_end, display=display
+            )
             if start.run_dir:
                 finishing.finish(
                     start.run_dir, learner, progress, written.metrics, tested=tested, verdict=verdict, display=display
