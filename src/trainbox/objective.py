@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import keras
 import tensorflow as tf
@@ -22,6 +22,37 @@ class Objective:
 
     loss: PerExample
     metrics: Mapping[str, PerExample] = field(default_factory=dict)
+
+
+class Targets(NamedTuple):
+    """What training rows are to become: their `labels` [n], and what else counts in their loss.
+
+    With `others` [n] the loss is `share` times that of the labels and the rest that of the others. `class_weights`, one
+    float for each class, multiply the loss of each label.
+    """
+
+    labels: Any
+    others: Any = None
+    share: Any = None
+    class_weights: tuple[float, ...] | None = None
+
+    def loss(self, function: PerExample, outputs: Any) -> Any:
+        """The loss of each example: float32 [n]."""
+        own = self._weighted(function, self.labels, outputs)
+        if self.others is None:
+            return own
+        return self.share * own + (1.0 - self.share) * self._weighted(function, self.others, outputs)
+
+    @property
+    def counted(self) -> Any:
+        """The labels [n] that metrics are told: those of the larger share."""
+        return self.labels if self.others is None else tf.where(self.share >= 0.5, self.labels, self.others)
+
+    def _weighted(self, function: PerExample, labels: Any, outputs: Any) -> Any:
+        losses = function(labels, outputs)
+        if self.class_weights is None:
+            return losses
+        return losses * tf.gather(tf.constant(self.class_weights, tf.float32), labels)
 
 
 def classification(*, from_logits: bool) -> Objective:

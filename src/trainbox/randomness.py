@@ -1,4 +1,5 @@
-"""Everything random is a pure function of where it is used: (seed, epoch, row) or (seed, step, shard, seed variable).
+"""Everything random is a pure function of where it is used: (seed, epoch, row), (seed, step, shard, seed variable) or,
+for augmentation, (seed, step, shard, place in the shard).
 
 No stream is kept, so a resumed run, another number of replicas or another block size draws the same numbers. The mixing
 function is written out here, because NumPy does not promise the same draws from one release to the next.
@@ -11,8 +12,8 @@ import numpy.typing as npt
 
 UInt64Array = npt.NDArray[np.uint64]
 
-# The domains keep the draws for the order of rows, for the validation split and for the model apart.
-ORDER, SPLIT, MODEL = 1, 2, 3
+# The domains keep the draws for the order of rows, for the validation split, for the model and for augmentation apart.
+ORDER, SPLIT, MODEL, AUGMENT = 1, 2, 3, 4
 
 
 def mix(values: UInt64Array) -> UInt64Array:
@@ -41,14 +42,20 @@ def permutation(rows: int, *, seed: int, epoch: int, domain: int = ORDER) -> npt
     return np.argsort(keys, kind="stable").astype(np.int32)
 
 
-def shard_seeds(*, seed: int, first_step: int, steps: int, shards: int, variables: int) -> npt.NDArray[np.uint32]:
-    """Seeds of the model's seed variables: uint32 of shape [steps, shards, variables, 2].
+def shard_seeds(
+    *, seed: int, first_step: int, steps: int, shards: int, variables: int, practice: int = 0
+) -> npt.NDArray[np.uint32]:
+    """Seeds of the model's seed variables, then those of augmentation: uint32 [steps, shards, variables + practice, 2].
 
     Every (step, shard, variable) has two independent 32-bit words, so that no two layers, shards or steps share numbers
-    and consecutive draws of one generator (which adds 1 to the second word) do not meet another shard's.
+    and consecutive draws of one generator (which adds 1 to the second word) do not meet another shard's. From a seed of
+    augmentation a shard's rows draw one after the other, so that its rows' places are in the hash too.
     """
     step = first_step + np.arange(steps)[:, None, None]
     shard = np.arange(shards)[None, :, None]
-    variable = np.arange(variables)[None, None, :]
-    words = fold(MODEL, seed, step, shard, variable)
-    return np.stack([words >> np.uint64(32), words & np.uint64(0xFFFFFFFF)], axis=-1).astype(np.uint32)
+    words = [
+        fold(domain, seed, step, shard, np.arange(count)[None, None, :])
+        for domain, count in ((MODEL, variables), (AUGMENT, practice))
+    ]
+    both = np.concatenate(words, axis=-1)
+    return np.stack([both >> np.uint64(32), both & np.uint64(0xFFFFFFFF)], axis=-1).astype(np.uint32)

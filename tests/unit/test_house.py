@@ -13,6 +13,7 @@ HEAVY = {"tensorflow", "keras", "tensorflow_datasets"}
 # The rooms where models are built, fed and trained. All others answer before TensorFlow would be loaded.
 COMPUTING = {
     "agreement",
+    "augment",
     "averaging",
     "batch_split",
     "blocks",
@@ -32,12 +33,15 @@ COMPUTING = {
     "learner",
     "legacy",
     "loop",
+    "mixing",
     "models.cnn",
     "models.mlp",
     "models.own",
+    "normalisation",
     "objective",
     "optimizers",
     "penalties",
+    "practice",
     "reduction",
     "runtime",
     "scaling",

@@ -40,3 +40,14 @@ def test_no_two_layers_shards_or_steps_share_numbers():
     seeds = randomness.shard_seeds(seed=1, first_step=0, steps=50, shards=8, variables=6).reshape(-1, 2)
     draws = {(int(a), (int(b) + n) % 2**32) for a, b in seeds for n in range(4)}
     assert len(draws) == 50 * 8 * 6 * 4
+
+
+def test_seeds_of_augmentation_come_after_those_of_the_model_and_share_nothing_with_them():
+    """The model's stay what they were without any."""
+    both = randomness.shard_seeds(seed=5, first_step=2, steps=3, shards=4, variables=3, practice=3)
+    alone = randomness.shard_seeds(seed=5, first_step=2, steps=3, shards=4, variables=3)
+    assert both.shape == (3, 4, 6, 2)
+    assert (both[:, :, :3] == alone).all()
+    assert len({tuple(pair) for pair in both.reshape(-1, 2).tolist()}) == 3 * 4 * 6
+    words = [[2272388685, 2161977098], [1921320835, 2343948962], [715978972, 2711092923]]
+    assert both[0, 0, 3:].tolist() == words
