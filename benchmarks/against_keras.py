@@ -134,7 +134,7 @@ def trainbox_turn(rows: Any, strategy: Any, *, batch: int) -> Turn:
             feed=feed,
             seed=1,
             statistics=learner.statistics,
-            seed_variables=0,
+            seeds=learner.seeds,
             block=block,
             validate=None,
             save=lambda progress: None,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from trainbox import changes
 from trainbox.config import AUTO, RunConfig
 from trainbox.errors import UsageError
 
@@ -12,6 +13,7 @@ EXCLUSIVE = (
     ("batch_size", "batch_size_per_replica"),
     ("clip_norm", "global_clip_norm"),
     ("gpus", "devices"),
+    ("mixup", "cutmix"),
 )
 
 
@@ -24,6 +26,7 @@ class Need:
     remedy: str
 
 
+BY_HAND = "cannot be done by --engine fit; use --engine trainbox"
 NEEDS = (
     Need(option="logical_devices", holds=lambda c: c.device == "cpu", remedy="needs --device cpu"),
     Need(option="gpus", holds=lambda c: c.device != "cpu", remedy="contradicts --device cpu; drop one"),
@@ -105,6 +108,12 @@ NEEDS = (
         holds=lambda c: c.cpu_baseline == "native" or c.precision == "float32",
         remedy="needs --precision float32: oneDNN has no 16-bit kernels that all these CPUs share",
     ),
+    *(Need(option=name, holds=lambda c: c.engine != "fit", remedy=BY_HAND) for name in ("augment", "mixup", "cutmix")),
+    Need(
+        option="class_weights",
+        holds=lambda c: c.engine != "fit" or c.class_weights.strip() == changes.NONE,
+        remedy=BY_HAND,
+    ),
     Need(
         option="shards",
         holds=lambda c: c.engine != "fit",
@@ -124,7 +133,10 @@ NEEDS = (
 
 
 def check(config: RunConfig, sources: Mapping[str, str]) -> None:
-    """Raises UsageError for the first combination that cannot be followed, naming where its options come from."""
+    """Raises UsageError for the first combination that cannot be followed, naming where its options come from.
+
+    So it does for a list whose words cannot be understood.
+    """
     given = {name for name, source in sources.items() if source != "default"}
     for first, second in EXCLUSIVE:
         if first in given and second in given:
@@ -132,6 +144,8 @@ def check(config: RunConfig, sources: Mapping[str, str]) -> None:
     for need in NEEDS:
         if need.option in given and not need.holds(config):
             raise UsageError(f"{said(need.option, sources)} {need.remedy}")
+    changes.parse(config.augment, subject=said("augment", sources))
+    changes.parse_weights(config.class_weights, subject=said("class_weights", sources))
 
 
 def said(name: str, sources: Mapping[str, str]) -> str:

@@ -18,6 +18,7 @@ import tensorflow as tf
 
 from trainbox import plugin
 from trainbox.errors import RunFailedError, UsageError
+from trainbox.normalisation import Normalisation
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,22 +30,38 @@ class Exported:
     notice: str | None
 
 
-def export(model: keras.Model, *, directory: Path, input_shape: tuple[int, int, int], gives_logits: bool) -> Exported:
+def export(
+    model: keras.Model,
+    *,
+    directory: Path,
+    input_shape: tuple[int, int, int],
+    gives_logits: bool,
+    normalisation: Normalisation | None = None,
+) -> Exported:
     """Write `saved_model/` and `model.keras` into `directory`, in place of what an earlier export left there.
+
+    What a `normalisation` does to the model's inputs becomes a part of both.
 
     Raises:
         UsageError: the folder is not writable, or the model cannot take a batch of any size.
         RunFailedError: writing failed, as on a full disk.
     """
     saved_model = directory / "saved_model"
-    save_for_serving(model, saved_model, input_shape=input_shape, gives_logits=gives_logits)
+    save_for_serving(
+        model, saved_model, input_shape=input_shape, gives_logits=gives_logits, normalisation=normalisation
+    )
     target = directory / "model.keras"
-    notice = save_for_keras(model, target)
+    notice = save_for_keras(model, target, normalisation=normalisation)
     return Exported(saved_model=saved_model, keras=None if notice else target, notice=notice)
 
 
 def save_for_serving(
-    model: keras.Model, target: Path, *, input_shape: tuple[int, int, int], gives_logits: bool
+    model: keras.Model,
+    target: Path,
+    *,
+    input_shape: tuple[int, int, int],
+    gives_logits: bool,
+    normalisation: Normalisation | None = None,
 ) -> None:
     """Write a SavedModel that needs neither Keras nor trainbox, nor the devices that it was trained on.
 
@@ -57,7 +74,8 @@ def save_for_serving(
     """
 
     def serve(images: Any) -> dict[str, Any]:
-        outputs = tf.cast(model(images, training=False), tf.float32)
+        inputs = normalisation(images) if normalisation else images
+        outputs = tf.cast(model(inputs, training=False), tf.float32)
         return {"probabilities": tf.nn.softmax(outputs) if gives_logits else outputs}
 
     archive = keras.export.ExportArchive()
@@ -72,10 +90,11 @@ def save_for_serving(
     _publish(target, lambda partial: archive.write_out(str(partial), verbose=False))
 
 
-def save_for_keras(model: keras.Model, target: Path) -> str | None:
+def save_for_keras(model: keras.Model, target: Path, *, normalisation: Normalisation | None = None) -> str | None:
     """Write the model, without optimizer, as a `.keras` file; or say in one line why Keras cannot describe it.
 
-    `keras.saving.load_model` needs the user's own classes to read one that has them.
+    A `normalisation` is its first layer. `keras.saving.load_model` needs the user's own classes to read one that has
+    them.
 
     Raises:
         UsageError: the folder is not writable.
@@ -86,7 +105,8 @@ def save_for_keras(model: keras.Model, target: Path) -> str | None:
     def write(partial: Path) -> None:
         try:
             with _without_optimizer(model):
-                model.save(partial)
+                whole = normalisation.before(model) if normalisation else model
+                whole.save(partial)
         except OSError:
             raise
         except NotImplementedError:

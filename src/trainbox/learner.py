@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 import keras
@@ -13,9 +14,11 @@ from trainbox import determinism
 from trainbox.agreement import Agreement, Alone
 from trainbox.averaging import WeightAverage
 from trainbox.errors import UsageError
-from trainbox.objective import Objective
+from trainbox.normalisation import Normalisation
+from trainbox.objective import Objective, Targets
 from trainbox.penalties import activity_penalties_masked, regularized
 from trainbox.plan import Plan
+from trainbox.practice import Practice
 from trainbox.reduction import gather_and_add, sum_shards
 
 Tensors = list[Any]
@@ -49,8 +52,9 @@ class Feed(Protocol):
 class Batch(NamedTuple):
     """One global batch by its rows' positions, or a block of them with one more dimension in front.
 
-    `indices` int32 [V, rows], `weights` float32 [V, rows] (spare rows 0), `seeds` uint32 [V, seed variables, 2].
-    `source` are the tensors that a feed hands out with them, those of the whole block.
+    `indices` int32 [V, rows], `weights` float32 [V, rows] (spare rows 0), `seeds` uint32 [V, seeds, 2]: one for each
+    seed variable of the model, then those of the learner's `practice`. `source` are the tensors that a feed hands out
+    with them, those of the whole block.
     """
 
     indices: Any
@@ -74,8 +78,9 @@ class Learner:
     """Model, optimizer and objective, built in the scope of `strategy`, and how a batch is dealt to them.
 
     `gives_logits` tells whether the model's outputs are logits or probabilities. Where there is an `average` of the
-    weights, evaluation computes with it. `to_inputs` turns rows in their own type into what the model takes. With an
-    `agreement` of several workers, `ordered` keeps their sums to the one tree; TensorFlow's own way has another order.
+    weights, evaluation computes with it. `to_inputs` turns rows in their own type into float32; in training `practice`
+    changes these, and `normalisation` makes of them what the model takes. With an `agreement` of several workers,
+    `ordered` keeps their sums to the one tree; TensorFlow's own way has another order.
     """
 
     strategy: tf.distribute.Strategy
@@ -86,6 +91,8 @@ class Learner:
     gives_logits: bool = True
     average: WeightAverage | None = None
     to_inputs: Callable[[Any], Any] = scaled
+    practice: Practice | None = None
+    normalisation: Normalisation | None = None
     ordered: bool = False
     agreement: Agreement = field(default_factory=Alone)
 
@@ -105,13 +112,25 @@ class Learner:
         """What a step reports as sums over its examples, in this order; `weight` is the sum of the rows' weights."""
         return ("loss", *self.objective.metrics, "weight")
 
+    @property
+    def seeds(self) -> tuple[int, int]:
+        """How many seeds a shard needs: those of the model's seed variables, and those of its practice."""
+        return len(seed_positions(self.model)), self.practice.seeds if self.practice else 0
+
+    def inputs(self, rows: Any) -> Any:
+        """What the model takes, of rows in their own type."""
+        return self._normalised(self.to_inputs(rows))
+
+    def _normalised(self, inputs: Any) -> Any:
+        return self.normalisation(inputs) if self.normalisation else inputs
+
     def signature(self, feed: Feed) -> Batch:
         """The specs of a block of any number of batches of `feed`."""
         shards, rows = self.plan.shards, self.plan.rows
         return Batch(
             indices=tf.TensorSpec([None, shards, rows], tf.int32),
             weights=tf.TensorSpec([None, shards, rows], tf.float32),
-            seeds=tf.TensorSpec([None, shards, len(seed_positions(self.model)), 2], tf.uint32),
+            seeds=tf.TensorSpec([None, shards, sum(self.seeds), 2], tf.uint32),
             source=tuple(feed.specs),
         )
 
@@ -146,10 +165,14 @@ class Learner:
     def outputs(
         self, feed: Feed, batch: Batch, weights: Tensors, state: Tensors, *, training: bool
     ) -> tuple[Any, Any, Any, Tensors]:
-        """The first half of `forward`: float32 outputs, labels, the sum of added losses, and the state after."""
+        """The first half of `forward`: float32 outputs, labels or `Targets`, the sum of added losses, state after."""
         with tf.device(HOST):
             rows, labels = feed.fetch(batch.source, batch.indices)
         inputs = self.to_inputs(rows)
+        if training and self.practice:
+            seeds = batch.seeds[self.seeds[0] :]
+            inputs, labels = self.practice(inputs, labels, batch.weights, seeds, host=HOST)
+        inputs = self._normalised(inputs)
         with activity_penalties_masked(self.model, batch.weights):
             outputs, new_state, losses = call_with(self.model, weights, state, inputs, training=training)
         added = losses[: len(losses) - len(regularized(self.model))]
@@ -159,8 +182,10 @@ class Learner:
     def measure(self, outputs: Any, labels: Any, added: Any, weights: Any) -> Tensors:
         """The second half of `forward`: the statistics of rows with these weights."""
         count = tf.reduce_sum(weights)
-        functions = [self.objective.loss, *self.objective.metrics.values()]
-        loss, *metrics = [tf.reduce_sum(_per_example(f, labels, outputs) * weights) for f in functions]
+        targets = labels if isinstance(labels, Targets) else Targets(labels=labels)
+        measured = [targets.loss(partial(_per_example, self.objective.loss), outputs)]
+        measured += [_per_example(metric, targets.counted, outputs) for metric in self.objective.metrics.values()]
+        loss, *metrics = [tf.reduce_sum(values * weights) for values in measured]
         return [loss + added * count, *metrics, count]
 
 

@@ -56,18 +56,18 @@ class Loop:
     """A run from `progress` to its end; every collaborator is passed in.
 
     `block` is a compiled block of steps (`blocks.train_block`), or else `fit` trains one epoch at a time. `statistics`
-    are the names of what they report, `validate` gives the validation metrics or is None, `save` takes a checkpoint of
-    the variables and `progress`, and `await_saved` comes back when it is on the disk; both raise what kept the last one
-    from there. `check_stop` raises InterruptedRunError when a signal asked for it, `learning_rate` tells the rate of an
-    optimizer step, counted from 0. `trace` gets the fingerprints of steps that are traced, `timings`
-    keeps where the time went.
+    are the names of what they report, and `seeds` how many a shard needs (`Learner.seeds`). `validate` gives the
+    validation metrics or is None, `save` takes a checkpoint of the variables and `progress`, and `await_saved` comes
+    back when it is on the disk; both raise what kept the last one from there. `check_stop` raises InterruptedRunError
+    when a signal asked for it, `learning_rate` tells the rate of an optimizer step, counted from 0. `trace` gets the
+    fingerprints of steps that are traced, `timings` keeps where the time went.
     """
 
     plan: Plan
     feed: Feed
     seed: int
     statistics: tuple[str, ...]
-    seed_variables: int
+    seeds: tuple[int, int]
     block: Callable[[Batch, Any], tuple[Any, ...]] | None
     fit: Callable[[int], dict[str, float]] | None = None
     validate: Callable[[], dict[str, float]] | None
@@ -177,7 +177,8 @@ class Loop:
             first_step=progress.step,
             steps=steps,
             shards=plan.shards,
-            variables=self.seed_variables,
+            variables=self.seeds[0],
+            practice=self.seeds[1],
         )
         began = time.perf_counter()
         before = np.array(progress.scale_state, np.float32)

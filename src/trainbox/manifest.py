@@ -40,11 +40,12 @@ def describe(
     plan: Plan,
     command: list[str],
     workers: int = 1,
+    examples: Mapping[str, Any] | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """This process, the chief of so many `workers`, and its run, as the manifest keeps them.
 
-    `environ` is the process's own unless given.
+    `examples` is what was measured of the training rows. `environ` is the process's own unless given.
     """
     environ = os.environ if environ is None else environ
     host, user = provenance.host(), provenance.user()
@@ -62,6 +63,7 @@ def describe(
         "files": {option: str(reference.path) for option, reference in own.items()},
         "plan": _plan(plan),
         "data": dataclasses.asdict(dataset) if dataset else None,
+        "examples": dict(examples or {}),
         "devices": dataclasses.asdict(selection),
         "workers": workers if workers > 1 else None,
         "host": host,

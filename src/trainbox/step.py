@@ -161,7 +161,7 @@ class TrainStep:
 
         def probe(indices: Any, source: tuple[Any, ...]) -> None:
             weights, state = values(model.trainable_variables), values(model.non_trainable_variables)
-            inputs = self._learner.to_inputs(self._feed.fetch(source, indices)[0])
+            inputs = self._learner.inputs(self._feed.fetch(source, indices)[0])
             _, new_state, _ = call_with(model, weights, state, inputs, training=True)
             found.extend(i for i, (old, new) in enumerate(zip(state, new_state, strict=True)) if new is not old)
 

@@ -26,6 +26,7 @@ COMPUTING = {
     "export",
     "fingerprint",
     "fit",
+    "jobs.examples",
     "jobs.finishing",
     "jobs.looping",
     "jobs.recording",

@@ -1,5 +1,6 @@
 """What training does to a shard, from its seeds to the loss."""
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -76,3 +77,41 @@ def test_numbers_to_predict_are_mixed_themselves():
     wanted = share * np.array([1.0, 2.0, 4.0]) + (1 - share) * np.array([4.0, 1.0, 2.0])
     assert targets.labels.numpy() == pytest.approx(wanted, abs=1e-6)
     assert (targets.others, targets.share) == (None, None)
+
+
+def test_class_weights_train_as_those_of_keras_fit():
+    """One step of SGD on one device: the same weights and the same loss to 1e-6; divided by rows, not by weights."""
+    from trainbox import blocks, plan, scaling
+    from trainbox.config import RunConfig
+    from trainbox.data import pipeline
+    from trainbox.jobs import looping
+    from trainbox.learner import Batch, Learner
+
+    factors = {0: 3.0, 1: 0.25, 2: 1.0}
+    generator = np.random.default_rng(2)
+    inputs, labels = generator.random((8, 4, 4, 1)).astype(np.float32), np.int32([0, 1, 2, 0, 1, 0, 0, 1])
+
+    def made():
+        keras.utils.set_random_seed(6)
+        return keras.Sequential([keras.Input((4, 4, 1)), keras.layers.Flatten(), keras.layers.Dense(3)])
+
+    model, reference = made(), made()
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    reference.compile(keras.optimizers.SGD(0.5), loss)
+    history = reference.fit(inputs, labels, batch_size=8, shuffle=False, class_weight=factors, verbose=0).history
+    config = RunConfig(batch_size=8, epochs=1)
+    chosen = plan.make(config, replicas=1, examples=8)
+    optimizer = keras.optimizers.SGD(0.5)
+    optimizer.build(model.trainable_variables)
+    learner = Learner(
+        strategy=tf.distribute.get_strategy(), model=model, optimizer=optimizer, plan=chosen,
+        objective=objective.classification(from_logits=True), practice=Practice(class_weights=(3.0, 0.25, 1.0)),
+    )  # fmt: skip
+    feed = pipeline.ResidentFeed(pipeline.Split(inputs=inputs, labels=labels), chosen)
+    block = blocks.train_block(looping.training_step(config, learner, feed))
+    indices, weights = pipeline.deal(np.arange(8, dtype=np.int32), chosen, first_step=0, steps=1)
+    state = np.array(scaling.initial_state("float32"), np.float32)
+    statistics, *_ = block(Batch(indices, weights, np.zeros((1, 1, 0, 2), np.uint32)), state)
+    assert statistics.numpy()[0, 0] / 8 == pytest.approx(history["loss"][0], abs=1e-6)
+    for mine, theirs in zip(model.get_weights(), reference.get_weights(), strict=True):
+        assert mine == pytest.approx(theirs, abs=1e-6)

@@ -13,7 +13,7 @@ from trainbox.config import RunConfig
 from trainbox.data.pipeline import epoch_order
 from trainbox.display import Display
 from trainbox.first_step import FirstStepWatch
-from trainbox.learner import Feed, Learner, seed_positions
+from trainbox.learner import Feed, Learner
 from trainbox.loop import Loop, Trace, Writer
 from trainbox.monitor import Monitor
 from trainbox.progress import Progress
@@ -51,7 +51,7 @@ def build(
         feed=feed,
         seed=config.seed,
         statistics=learner.statistics,
-        seed_variables=len(seed_positions(learner.model)),
+        seeds=learner.seeds,
         block=None if by_fit else _block(config, learner, feed, trace is not None, monitor, watch),
         fit=_fit(config, learner, feed, check_stop, watch) if by_fit else None,
         validate=_validate(learner, held_out, check_stop) if held_out else None,
@@ -124,7 +124,7 @@ def _fit(
         feed,
         order=lambda epoch: epoch_order(learner.plan, seed=config.seed, epoch=epoch),
         before_batch=before_batch,
-        to_inputs=learner.to_inputs,
+        to_inputs=learner.inputs,
     )
 
 
