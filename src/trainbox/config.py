@@ -11,34 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-# What TensorFlow can count in the integers that it uses for rows and steps.
-LARGEST = 2**31 - 1
-# The word for a batch that is found by trying.
-AUTO = "auto"
+from trainbox.option import AUTO, LARGEST, Option, option
 
-
-@dataclass(frozen=True, kw_only=True)
-class Option:
-    """What the edge needs to know of one field: help text, bounds and choices, and a word that a number may be instead.
-
-    `minimum` and `maximum` are inclusive; with `open_minimum` or `open_maximum` the bound itself is refused.
-    """
-
-    help: str
-    panel: str
-    minimum: float | None = None
-    maximum: float | None = None
-    open_minimum: bool = False
-    open_maximum: bool = False
-    choices: tuple[str, ...] = ()
-    word: str | None = None
-    metavar: str | None = None
-
-
-def option(default: Any, help: str, *, panel: str, **bounds: Any) -> Any:
-    """A dataclass field that carries its `Option`."""
-    return dataclasses.field(default=default, metadata={"option": Option(help=help, panel=panel, **bounds)})
-
+__all__ = ["AUTO", "LARGEST", "Option", "RunConfig", "momentary", "options"]
 
 # Beta(ALPHA, ALPHA) of a smaller one is 0 or 1, of a larger one 1/2.
 ALPHA: dict[str, Any] = {"panel": "Examples", "minimum": 0.01, "maximum": 1000.0, "metavar": "ALPHA"}
@@ -50,17 +25,51 @@ class RunConfig:
 
     # Data
     dataset: str = option(
-        "digits", "Data set: digits (bundled) or any image classification set of TFDS by its name.", panel="Data"
+        "digits",
+        "Data set: digits (bundled), any of TFDS by its name, folder:PATH with a folder of images for each class, or "
+        "FILE.py with one's own TFDS builder.",
+        panel="Data",
     )
     data_dir: Path = option(Path("data"), "Folder that caches prepared data sets; /data in the image.", panel="Data")
+    train_split: str = option(
+        "train", "Training rows, in TFDS's words: train[:90%], train[1000:]+extra.", panel="Data", metavar="SPLIT"
+    )
     validation_split: float = option(
         0.0,
-        "Share of the training rows held out for validation; 0: the set's own validation split, if it has one.",
+        "Share of the training rows held out for validation; 0: --validation-rows.",
         panel="Data",
         minimum=0.0,
         maximum=1.0,
         open_maximum=True,
     )
+    validation_rows: str | None = option(
+        None,
+        "Validation rows, such as train[90%:]. Default: the set's own validation split, if it has one.",
+        panel="Data",
+        metavar="SPLIT",
+    )
+    test_split: str | None = option(
+        None, "Test rows. Default: the set's own test split, if it has one.", panel="Data", metavar="SPLIT"
+    )
+    inputs: str | None = option(
+        None,
+        "Features that the model takes, by their paths. Default: what the set says, else its one image or all numbers.",
+        panel="Data",
+        metavar="LIST",
+    )
+    label: str | None = option(
+        None, "Feature to predict: a class, or a number (regression). Default: what the set says.", panel="Data"
+    )
+    classes: str = option(
+        "declared",
+        "used: number the classes that occur anew from 0, as of emnist/letters, which declares 37 and has 26.",
+        panel="Data",
+        choices=("declared", "used"),
+    )
+    resize: str | None = option(
+        None, "Stretch images to this size when they are read, such as 96x128 or 64.", panel="Data", metavar="HxW"
+    )
+    pad_to: int | None = option(None, "Pad or cut sequences to this length.", panel="Data", minimum=1, maximum=LARGEST)
     offline: bool = option(False, "Never reach for the network; a data set must be prepared.", panel="Data")
     # Model
     model: str = option("cnn", "Model: cnn, mlp, or one's own as FILE.py:FUNCTION.", panel="Model")

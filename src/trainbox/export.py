@@ -30,12 +30,18 @@ class Exported:
     notice: str | None
 
 
+# What the endpoint's input and output are called for images by class; for other rows, and numbers to predict.
+IMAGES, ROWS = "images", "rows"
+PROBABILITIES, PREDICTIONS = "probabilities", "predictions"
+
+
 def export(
     model: keras.Model,
     *,
     directory: Path,
-    input_shape: tuple[int, int, int],
+    input_shape: tuple[int, ...],
     gives_logits: bool,
+    names: tuple[str, str] = (IMAGES, PROBABILITIES),
     normalisation: Normalisation | None = None,
 ) -> Exported:
     """Write `saved_model/` and `model.keras` into `directory`, in place of what an earlier export left there.
@@ -48,7 +54,7 @@ def export(
     """
     saved_model = directory / "saved_model"
     save_for_serving(
-        model, saved_model, input_shape=input_shape, gives_logits=gives_logits, normalisation=normalisation
+        model, saved_model, input_shape=input_shape, gives_logits=gives_logits, names=names, normalisation=normalisation
     )
     target = directory / "model.keras"
     notice = save_for_keras(model, target, normalisation=normalisation)
@@ -59,31 +65,32 @@ def save_for_serving(
     model: keras.Model,
     target: Path,
     *,
-    input_shape: tuple[int, int, int],
+    input_shape: tuple[int, ...],
     gives_logits: bool,
+    names: tuple[str, str] = (IMAGES, PROBABILITIES),
     normalisation: Normalisation | None = None,
 ) -> None:
     """Write a SavedModel that needs neither Keras nor trainbox, nor the devices that it was trained on.
 
-    Its endpoint `serve`, which is `serving_default` too, takes `images`, float32 [N, *input_shape] with pixels in
-    [0, 1] (a byte divided by 255) and any N, and gives `probabilities`, float32 [N, classes].
+    Its endpoint `serve`, which is `serving_default` too, takes what `names` calls the input, float32 [N, *input_shape]
+    with any N (pixels in [0, 1], a byte divided by 255), and gives the output, float32 [N, classes].
 
     Raises:
         UsageError: the folder is not writable, or the model cannot take a batch of any size.
         RunFailedError: writing failed, as on a full disk.
     """
 
-    def serve(images: Any) -> dict[str, Any]:
-        inputs = normalisation(images) if normalisation else images
+    taken, given = names
+
+    def serve(rows: Any) -> dict[str, Any]:
+        inputs = normalisation(rows) if normalisation else rows
         outputs = tf.cast(model(inputs, training=False), tf.float32)
-        return {"probabilities": tf.nn.softmax(outputs) if gives_logits else outputs}
+        return {given: tf.nn.softmax(outputs) if gives_logits else outputs}
 
     archive = keras.export.ExportArchive()
     archive.track(model)
     try:
-        endpoint = archive.add_endpoint(
-            "serve", serve, [tf.TensorSpec((None, *input_shape), tf.float32, name="images")]
-        )
+        endpoint = archive.add_endpoint("serve", serve, [tf.TensorSpec((None, *input_shape), tf.float32, name=taken)])
         endpoint.get_concrete_function()
     except Exception as error:
         raise UsageError(f"the model cannot be exported for batches of any size: {plugin.one_line(error)}") from error

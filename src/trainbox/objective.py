@@ -63,3 +63,15 @@ def classification(*, from_logits: bool) -> Objective:
         return tf.cast(tf.equal(tf.argmax(outputs, axis=-1, output_type=tf.int32), labels), tf.float32)
 
     return Objective(loss=entropy, metrics={"accuracy": accuracy})
+
+
+def regression() -> Objective:
+    """Squared error and absolute error, for float32 labels [n] and outputs [n, 1]."""
+
+    def error(labels: Any, outputs: Any) -> Any:
+        return tf.cast(outputs[:, 0], tf.float32) - tf.cast(labels, tf.float32)
+
+    return Objective(
+        loss=lambda labels, outputs: tf.square(error(labels, outputs)),
+        metrics={"mae": lambda labels, outputs: tf.abs(error(labels, outputs))},
+    )

@@ -20,6 +20,7 @@ COMPUTING = {
     "callbacks",
     "checkpoint",
     "data.digits",
+    "data.folder_builder",
     "data.pipeline",
     "determinism",
     "evaluate",

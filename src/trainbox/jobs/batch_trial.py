@@ -61,6 +61,7 @@ def fits(config: RunConfig) -> bool:
     from trainbox import plan as plans
     from trainbox.jobs import failing
 
+    info = setting_up.used(config, info)
     rows, _ = setting_up.training_splits(config, info)
     plan = plans.make(config, replicas=selection.replicas, examples=len(rows))
     try:

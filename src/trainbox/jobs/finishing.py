@@ -19,11 +19,15 @@ from trainbox.progress import Progress
 PARTS = ("train/", "validation/", "test/")
 
 
-def test(learner: Learner, info: DatasetInfo, *, between: Callable[[], None], display: Display) -> dict[str, float]:
-    """Loss and metrics on the set's test split as `test/…`; empty if it has none. `between` may raise to stop."""
-    if "test" not in info.splits:
+def test(
+    learner: Learner, info: DatasetInfo, expression: str | None, *, between: Callable[[], None], display: Display
+) -> dict[str, float]:
+    """Loss and metrics on the test rows that `expression` names as `test/…`; empty without. `between` may raise to
+    stop.
+    """
+    if expression is None:
         return {}
-    rows = setting_up.split(info, "test")
+    rows = setting_up.split(info, expression)
     with contextlib.closing(setting_up.feed(rows, learner.plan.over(len(rows)))) as feed:
         measured = evaluate.Evaluator(learner, feed)(between=between)
     scalars = {f"test/{name}": value for name, value in measured.items()}

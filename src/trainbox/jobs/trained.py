@@ -46,7 +46,7 @@ def open_trained(run_dir: Path, *, settings: Settings, checkpoint: str, display:
     saved = _chosen(run_dir, checkpoint, display)
     source = models.source(config.model)
     resume.check_code(run_dir, config, before=saved.state["code"], now=source[1] if source else None)
-    info = setting_up.dataset(config, display)
+    info = setting_up.used(config, setting_up.dataset(config, display))
     plan = Plan(**saved.state["plan"])
     replicas = selection.replicas
     # What is measured does not depend on V, so any number of devices may measure it.

@@ -125,6 +125,7 @@ def _prepare(words: Settings, start: Start, *, selection: Selection, info: Datas
     stop.install()
     agreement = crew.agree(strategy)
     crew.check_data(info)
+    info = setting_up.used(config, info, say=display.line)
     splits = setting_up.training_splits(config, info, say=display.line)
     saved = None
     if start.run_dir:
@@ -191,7 +192,9 @@ def _train(
             )  # fmt: skip
             loop.run()
             verdict = None if config.engine == "fit" else watched.verdict(loop.timings, plan)
-            tested = finishing.test(learner, info, between=loop.check_stop_at_end, display=display)
+            tested = finishing.test(
+                learner, info, setting_up.test_rows(config, info), between=loop.check_stop_at_end, display=display
+            )
             if start.run_dir:
                 finishing.finish(
                     start.run_dir, learner, progress, written.metrics, tested=tested, verdict=verdict, display=display
