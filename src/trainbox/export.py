@@ -82,10 +82,13 @@ def save_for_serving(
 
     taken, given = names
 
-    def serve(rows: Any) -> dict[str, Any]:
-        inputs = normalisation(rows) if normalisation else rows
+    def answer(inputs: Any) -> dict[str, Any]:
+        inputs = normalisation(inputs) if normalisation else inputs
         outputs = tf.cast(model(inputs, training=False), tf.float32)
         return {given: tf.nn.softmax(outputs) if gives_logits else outputs}
+
+    # Whoever calls the endpoint of a loaded file names its input as the function here does.
+    serve = {IMAGES: lambda images: answer(images), ROWS: lambda rows: answer(rows)}[taken]
 
     archive = keras.export.ExportArchive()
     archive.track(model)

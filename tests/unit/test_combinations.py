@@ -58,6 +58,24 @@ REFUSED = [
         {"cpu_baseline": "avx2", "reproducible": True, "precision": "bfloat16"},
         "--cpu-baseline needs --precision float32: oneDNN has no 16-bit kernels that all these CPUs share",
     ),
+    ({"mixup": 0.2, "cutmix": 1.0}, "--mixup and --cutmix exclude each other; "),
+    ({"augment": "flip", "engine": "fit"}, "--augment cannot be done by --engine fit; use --engine trainbox"),
+    ({"mixup": 0.2, "engine": "fit"}, "--mixup cannot be done by --engine fit; use --engine trainbox"),
+    ({"cutmix": 0.2, "engine": "fit"}, "--cutmix cannot be done by --engine fit; use --engine trainbox"),
+    (
+        {"class_weights": "balanced", "engine": "fit"},
+        "--class-weights cannot be done by --engine fit; use --engine trainbox",
+    ),
+    (
+        {"augment": "flop"},
+        "--augment has 'flop'; it takes a list of flip, flip-vertical, crop:P, rotate:DEGREES and colour:S; did you "
+        "mean flip?",
+    ),
+    (
+        {"class_weights": "1"},
+        "--class-weights has '1'; it takes none, balanced, or a list of CLASS=WEIGHT with the number of a class and a "
+        "weight of at least 0",
+    ),
     ({"shards": 4, "engine": "fit"}, "--shards cannot be followed by --engine fit; use --engine trainbox"),
     (
         {"checkpoint_steps": 5, "engine": "fit"},
@@ -97,6 +115,8 @@ def test_a_combination_that_cannot_be_followed_is_refused(flags, message):
         {"strategy": "mirrored", "engine": "fit"},
         {"strategy": "one", "engine": "fit"},
         {"strategy": "one", "devices": "1"},
+        {"class_weights": "none", "normalise": "standard", "engine": "fit"},
+        {"augment": "flip,crop:2", "mixup": 0.2, "class_weights": "0=2"},
         {"reproducible": False, "engine": "fit"},
         {"checkpoint_steps": 0, "checkpoint_minutes": 0.0, "engine": "fit"},
         {"cpu_baseline": "native", "precision": "float16"},

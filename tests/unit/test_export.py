@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from trainbox import export, models
 from trainbox.errors import RunFailedError, UsageError
+from trainbox.normalisation import Normalisation
 
 SHAPE = (8, 8, 1)
 
@@ -189,3 +190,21 @@ def test_a_folder_without_rights(model):
     finally:
         os.seteuid(0)
     assert str(raised.value) == f"{target} cannot be written (Permission denied); choose a writable folder"
+
+
+def test_what_normalises_the_inputs_is_a_part_of_both_files(model, tmp_path):
+    """They take images as they were: the same numbers as the model gives for normalised ones."""
+    images = np.random.default_rng(0).random((5, *SHAPE), np.float32)
+    normalisation = Normalisation(input_shape=SHAPE, mean=(0.3,), variance=(0.05,))
+    model.compile(keras.optimizers.Adam(), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    wanted = model(normalisation(images), training=False)
+    assert not np.allclose(wanted, model(images, training=False))
+    done = export.export(
+        model, directory=tmp_path, input_shape=SHAPE, gives_logits=True, normalisation=normalisation
+    )  # fmt: skip
+    assert done.notice is None
+    assert probabilities(done.saved_model, images) == pytest.approx(tf.nn.softmax(wanted).numpy(), abs=1e-6)
+    loaded = keras.saving.load_model(done.keras)
+    assert not loaded.compiled
+    assert (loaded(images).numpy() == wanted.numpy()).all()
+    assert model.compiled
