@@ -10,7 +10,10 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from trainbox import changes
+from trainbox.normalisation import Normalisation
 from trainbox.objective import Objective, classification
+from trainbox.practice import Practice
 
 layers = keras.layers
 BOTH = ("fast", "reproducible")
@@ -21,7 +24,7 @@ EVERY = (1, 2, 3, 4, 6, 8)
 class Case:
     """A model, an optimizer, rows and a batch; trained on the first of the rows, as many as each of `counts` says.
 
-    `words` are options of a run, which then gives the optimizer.
+    `words` are options of a run, which then gives the optimizer. `practice` and `normalisation` are those of `Learner`.
     """
 
     model: Callable[[], keras.Model]
@@ -35,6 +38,8 @@ class Case:
     modes: tuple[str, ...] = ("fast",)
     layouts: tuple[int, ...] = (1, 2)
     precision: str = "float32"
+    practice: Practice | None = None
+    normalisation: Normalisation | None = None
 
 
 def digits(count: int) -> Callable[[], tuple[np.ndarray, np.ndarray]]:
@@ -188,6 +193,12 @@ CASES: dict[str, Case] = {
             "ema_momentum": 0.9,
         },
         modes=(),
+        practice=Practice(
+            changes=changes.parse("flip,flip-vertical,crop:2,rotate:15,colour:0.3"),
+            mixup=0.4,
+            class_weights=(0.5, 2.0, *[1.0] * 8),
+        ),
+        normalisation=Normalisation(input_shape=(28, 28, 1), mean=(0.3,), variance=(0.05,)),
     ),
     "bfloat16": Case(
         model=cast_to("bfloat16"), rows=digits(65), batch=16, modes=BOTH, layouts=(1, 4), precision="bfloat16"

@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 SHARDS = 4
-# Everything that a strategy must carry: moving statistics, dropout, penalties, clipping, an average of the weights, a
-# last batch of one row; and the loss scale of float16 with steps that are skipped.
+# Everything that a strategy must carry: moving statistics, dropout, penalties, clipping, an average of the weights,
+# augmentation, mixup, weights of classes, a last batch of one row; and the loss scale of float16 with steps that are
+# skipped.
 CASES = ("clothes", "float16-overflow")
 STRATEGIES = ("mirrored", "towers", "batch-split")
 LEGACY = Path(__file__).with_name("legacy_worker.py")

@@ -59,6 +59,8 @@ def run(
         objective=case.objective(),
         plan=chosen,
         average=average,
+        practice=case.practice,
+        normalisation=case.normalisation,
     )
     feed = pipeline.ResidentFeed(pipeline.Split(inputs=inputs, labels=labels), chosen)
     block = blocks.train_block(looping.training_step(config, trained, feed, traced=traced))
@@ -68,7 +70,7 @@ def run(
     for count in case.counts or (len(labels),):
         for variable, value in zip(held, fresh, strict=True):
             variable.value.assign(value)
-        result = train(case, block, dataclasses.replace(chosen, examples=count), model)
+        result = train(case, block, dataclasses.replace(chosen, examples=count), trained.seeds)
         arrays = checkpoint.snapshot(held)
         results["-" + str(count) if case.counts else ""] = result | {
             "evaluation": evaluated(trained, pipeline.Split(inputs=inputs[:count], labels=labels[:count])),
@@ -95,8 +97,8 @@ def optimizer_of(config: RunConfig, chosen: plan.Plan) -> keras.optimizers.Optim
     return optimizers.build(config, steps_per_epoch=chosen.steps_per_epoch, total_steps=chosen.total_steps)
 
 
-def train(case: cases.Case, block: Any, chosen: plan.Plan, model: keras.Model) -> dict[str, Any]:
-    """Every epoch as one block."""
+def train(case: cases.Case, block: Any, chosen: plan.Plan, needed: tuple[int, int]) -> dict[str, Any]:
+    """Every epoch as one block; `needed` is how many seeds a shard needs."""
     scale: Any = np.array(scaling.initial_state(case.precision), np.float32)
     statistics, taken, bits = [], [], []
     for epoch in range(case.epochs):
@@ -107,7 +109,8 @@ def train(case: cases.Case, block: Any, chosen: plan.Plan, model: keras.Model) -
             first_step=epoch * chosen.steps_per_epoch,
             steps=chosen.steps_per_epoch,
             shards=chosen.shards,
-            variables=len(learner.seed_positions(model)),
+            variables=needed[0],
+            practice=needed[1],
         )
         values, was_taken, scale, *prints = block(learner.Batch(indices, weights, seeds), scale)
         statistics += values.numpy().tolist()

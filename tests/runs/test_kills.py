@@ -56,6 +56,8 @@ def make():
 """
 SMALL = ("--model", "model.py:build", "--optimizer", "sgd", "--momentum", "0.9", "--no-tensorboard")
 WORDS = (*SMALL, "--reproducible", "--shards", "4", "--batch-size", "100", "--log-steps", "4", "--keep", "2")
+# What changes examples draws from seeds of its own.
+EXAMPLES = ("--augment", "flip,crop:1,rotate:10,colour:0.2", "--mixup", "0.2", "--class-weights", "balanced")
 KILLS = 50
 
 
@@ -97,7 +99,7 @@ def test_fifty_kills_at_random_moments_change_no_bit(place):
 
 def test_a_kill_while_a_checkpoint_is_written_loses_only_that_one(place):
     """Half written, not synced, not renamed, or not tidied up after: the next start goes on from the last whole one."""
-    words = ("train", *WORDS, "--epochs", "3", "--checkpoint-steps", "4")
+    words = ("train", *WORDS, *EXAMPLES, "--normalise", "standard", "--epochs", "3", "--checkpoint-steps", "4")
     run = place.run("writing")
     for point in ("half written", "before fsync", "before rename", "before pruning"):
         command = place.trainbox(*words, "--run", "writing", "--callbacks", "killing.py:make", POINT=point)

@@ -1,7 +1,8 @@
 """One worker of several, in a process of its own: python worker.py WORKERS DEVICES INDEX PORT fast|reproducible.
 
-Trains a CNN with BatchNormalization, Dropout and Adam for two epochs with a short last batch, evaluates it, and prints
-the digest of all variables, the statistics and the evaluation as JSON. Worker i listens on PORT + i.
+Trains a CNN with BatchNormalization, Dropout and Adam on augmented images with cutmix, for two epochs with a short last
+batch, evaluates it, and prints the digest of all variables, the statistics and the evaluation as JSON. Worker i listens
+on PORT + i.
 """
 
 from __future__ import annotations
@@ -13,11 +14,24 @@ from typing import Any
 import keras
 import numpy as np
 
-from trainbox import agreement, blocks, checkpoint, evaluate, learner, plan, randomness, runtime, step, strategy
+from trainbox import (
+    agreement,
+    blocks,
+    changes,
+    checkpoint,
+    evaluate,
+    learner,
+    plan,
+    randomness,
+    runtime,
+    step,
+    strategy,
+)
 from trainbox.config import RunConfig
 from trainbox.data import pipeline
 from trainbox.devices import Selection
 from trainbox.objective import classification
+from trainbox.practice import Practice
 
 ROWS, BATCH, SHARDS, EPOCHS, SHAPE = 150, 64, 8, 2, (8, 8, 1)
 
@@ -65,6 +79,7 @@ def main() -> None:
     trained = learner.Learner(
         strategy=over, model=made, optimizer=optimizer, objective=classification(from_logits=True), plan=chosen,
         agreement=agreed, ordered=config.reproducible,
+        practice=Practice(changes=changes.parse("flip,crop:1,rotate:10,colour:0.2"), cutmix=1.0),
     )  # fmt: skip
     numbers = np.random.default_rng(0)
     inputs = numbers.integers(0, 256, (ROWS, *SHAPE)).astype(np.uint8)
@@ -96,7 +111,7 @@ def train(trained: learner.Learner, rows: pipeline.Split) -> tuple[list[Any], li
         source, indices, weights = feed.take(chosen.steps_per_epoch)
         seeds = randomness.shard_seeds(
             seed=1, first_step=epoch * chosen.steps_per_epoch, steps=chosen.steps_per_epoch, shards=SHARDS,
-            variables=len(learner.seed_positions(trained.model)),
+            variables=trained.seeds[0], practice=trained.seeds[1],
         )  # fmt: skip
         values, _, scale, prints = block(learner.Batch(indices, weights, seeds, source), scale)
         statistics += values.numpy().tolist()
