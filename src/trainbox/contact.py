@@ -22,6 +22,7 @@ from trainbox.errors import RunFailedError, UsageError
 BEAT_SECONDS = 1.0
 _AGAIN_SECONDS = 0.2
 _HELLO_SECONDS = 5.0
+_GOODBYE_SECONDS = 1.0
 _LONGEST = 2**20  # bytes of one message
 
 
@@ -39,6 +40,14 @@ class Line:
         """Send one message; whether it arrives is seen by what comes back."""
         with contextlib.suppress(OSError):
             self.stream.sendall(json.dumps(message).encode() + b"\n")
+
+    def hears(self, seconds: float) -> bool:
+        """Whether anything came within `seconds`, other than the end; what it was is dropped."""
+        try:
+            self.stream.settimeout(seconds)
+            return bool(self.stream.recv(65536))
+        except (OSError, ValueError):
+            return False
 
     def wait(self, seconds: float) -> dict[str, Any] | None:
         """The first message, or None if it does not come, or nothing that is one, within `seconds`."""
@@ -212,6 +221,13 @@ class Contact:
         self._over.set()
         for line in self._lines:
             line.send(bye=code, why=why)
+            with contextlib.suppress(OSError):
+                line.stream.shutdown(socket.SHUT_WR)
+        # A stream that is closed with something unread in it is reset, and the peer may lose the last words unread.
+        deadline = time.monotonic() + _GOODBYE_SECONDS
+        for line in self._lines:
+            while (left := deadline - time.monotonic()) > 0 and line.hears(left):
+                pass
             line.stream.close()
 
     def _run(self) -> None:
@@ -245,6 +261,8 @@ class Contact:
                 if "bye" in message:
                     line.gone = True
                     selector.unregister(line.stream)
+                    with contextlib.suppress(OSError):
+                        line.stream.shutdown(socket.SHUT_WR)  # so that it need not wait for more
                     if message["bye"] and message["bye"] < 128:
                         return f"worker {self._addresses[line.peer]} ended with {message['bye']}: {message['why']}"
         silent = [line for line in self._lines if not line.gone and time.monotonic() - line.heard > self._seconds]
