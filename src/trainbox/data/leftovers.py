@@ -16,6 +16,8 @@ from trainbox.data.preparation import UNFINISHED, WORK_FOLDER, remove
 from trainbox.errors import DataError
 
 _WORK = re.compile(r"(?P<key>.+)\.[0-9a-f]{32}")
+# A split that is being decoded, as `arrays` names it.
+_DECODING = ".*-arrays/*/.*." + "[0-9a-f]" * 32
 # What no lock tells of, as of TFDS used alone, is dead when nothing in it has changed for so long.
 IDLE_SECONDS = 24 * 3600
 
@@ -94,16 +96,21 @@ def _with_downloads(path: Path) -> int:
 
 
 def _strangers(data_dir: Path) -> list[Path]:
-    """What TFDS alone leaves, which no lock tells of: unfinished sets, and downloads that no work has noted."""
+    """What no lock tells of: what TFDS alone leaves, unfinished sets and downloads that no work has noted; and arrays
+    that were being decoded, or whose set is gone.
+    """
     noted = {
         line
         for path, _ in _work(data_dir)
         if (path / UNFINISHED).is_file()
         for line in (path / UNFINISHED).read_text().splitlines()
     }
-    patterns = ("[!.]*/incomplete.*_*", "[!.]*/*/incomplete.*_*", "downloads/**/*.tmp.*")
-    found = sorted({path for pattern in patterns for path in data_dir.glob(pattern) if path.is_dir()})
-    return [path for path in found if str(path) not in noted]
+    patterns = [f"{folder}/{name}" for folder in ("[!.]*", "[!.]*/[!.]*") for name in ("incomplete.*_*", _DECODING)]
+    found = {path for pattern in (*patterns, "downloads/**/*.tmp.*") for path in data_dir.glob(pattern)}
+    arrays = {path for folder in ("[!.]*", "[!.]*/[!.]*") for path in data_dir.glob(f"{folder}/.*-arrays")}
+    orphans = {path for path in arrays if not (path.parent / path.name[1:].removesuffix("-arrays")).is_dir()}
+    found = {path for path in found if not orphans & set(path.parents)} | orphans
+    return [path for path in sorted(found) if path.is_dir() and str(path) not in noted]
 
 
 def _busy(path: Path) -> bool:
