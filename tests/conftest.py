@@ -1,11 +1,14 @@
 """What tests in several folders stand on: real images, prepared once for all, and GPUs that a file describes."""
 
+import contextlib
 import os
 import shutil
 import struct
 import subprocess
 import tempfile
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.metadata import version
 from pathlib import Path
 
@@ -35,7 +38,7 @@ def _original(packed: bytes, *, name: str, seconds: int) -> bytes:
 
 @pytest.fixture(scope="session")
 def fashion_mnist_dir() -> Path:
-    """A data folder in which TFDS's own `fashion_mnist` lies prepared, made from Debian's files as a user would do it.
+    """A data folder in which TFDS's own `fashion_mnist` lies prepared: it was empty, and downloaded Debian's files.
 
     Kept between runs. Skipped without the package dataset-fashion-mnist, unless TRAINBOX_REQUIRE names fashion_mnist.
     """
@@ -45,15 +48,41 @@ def fashion_mnist_dir() -> Path:
             pytest.fail(reason, pytrace=False)
         pytest.skip(reason)
     data_dir = Path(tempfile.gettempdir()) / f"trainbox-tests-{os.getuid()}" / f"tfds-{version('tensorflow-datasets')}"
-    manual = data_dir / "downloads" / "manual"
-    manual.mkdir(parents=True, exist_ok=True)
-    for name, seconds in PACKED_AT.items():
-        packed = (DEBIAN / f"{name}.gz").read_bytes()
-        part = manual / f".{name}.{os.getpid()}"
-        part.write_bytes(_original(packed, name=name, seconds=seconds))
-        part.rename(manual / f"{name}.gz")
-    prepare.prepare("fashion_mnist", data_dir=data_dir, offline=True)
+    with _source() as proxy, pytest.MonkeyPatch.context() as patch:
+        for variable in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY", "no_proxy", "NO_PROXY"):
+            patch.delenv(variable, raising=False)
+        patch.setenv("http_proxy", proxy)
+        prepare.prepare("fashion_mnist", data_dir=data_dir)
     return data_dir
+
+
+class _Source(BaseHTTPRequestHandler):
+    """Answers for every host, as a proxy does, with the originals."""
+
+    def do_GET(self) -> None:
+        name = self.path.rpartition("/")[2].removesuffix(".gz")
+        if name not in PACKED_AT:
+            self.send_error(404)
+            return
+        body = _original((DEBIAN / f"{name}.gz").read_bytes(), name=name, seconds=PACKED_AT[name])
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *arguments: object) -> None:
+        """Say nothing."""
+
+
+@contextlib.contextmanager
+def _source() -> Iterator[str]:
+    """The address of a proxy that has the originals."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Source) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
 
 
 @pytest.fixture(scope="session")
