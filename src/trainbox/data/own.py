@@ -44,9 +44,7 @@ def load(text: str) -> tuple[Any, DatasetName]:
     classes: dict[str, Any] = {
         name: kind
         for name, kind in vars(module).items()
-        if inspect.isclass(kind)
-        and issubclass(kind, tfds.core.DatasetBuilder)
-        and kind.__module__ == module.__name__
+        if inspect.isclass(kind) and issubclass(kind, tfds.core.DatasetBuilder) and kind.__module__ == module.__name__
     }
     # A base of others does not count, and one whose method is forgotten is told so when it is made.
     classes = {name: kind for name, kind in classes.items() if not inspect.isabstract(kind)} or classes
