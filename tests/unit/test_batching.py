@@ -2,6 +2,7 @@
 
 import json
 import sys
+import types
 
 import pytest
 
@@ -107,8 +108,9 @@ def test_what_takes_less_memory_is_told(values, shards, batch, message):
 
 def test_rows_that_are_held_out_are_no_training_rows():
     """The bound of the search is what `hold_out` leaves."""
-    info = type("Info", (), {"splits": {"train": 1438}})
-    assert [batching._rows(info, share) for share in (0.0, 0.93, 0.99999, 0.00001)] == [1438, 101, 1, 1437]
+    info = types.SimpleNamespace(splits={"train": 1438})
+    shares = (0.0, 0.93, 0.99999, 0.00001)
+    assert [batching._rows(info, RunConfig(validation_split=share)) for share in shares] == [1438, 101, 1, 1437]
 
 
 def test_several_workers_need_a_number():

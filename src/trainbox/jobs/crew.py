@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 # The time that a worker gets to end by itself when another one is lost: to finish the checkpoint that it is writing.
 _GRACE_SECONDS = 10.0
+# What TensorFlow raises where another worker does not answer, sometimes before that worker's end is seen by `Contact`.
+_UNANSWERED = ("UnavailableError", "AbortedError", "CancelledError", "DeadlineExceededError", "InternalError")
 
 
 @dataclass
@@ -38,6 +40,8 @@ class Crew:
     agreement: Agreement | None = None
     lost: str | None = None
     _contact: contact.Contact | None = field(default=None, repr=False)
+    _seen: threading.Event = field(default_factory=threading.Event, repr=False)
+    _patience: float = 0.0
 
     @property
     def size(self) -> int:
@@ -68,6 +72,7 @@ class Crew:
         self._contact = contact.Contact(
             self.cluster.workers, lines, seconds=config.worker_timeout_seconds, on_lost=self._on_lost
         )
+        self._patience = config.worker_timeout_seconds + 2 * contact.BEAT_SECONDS
         _compare(self.cluster, everything)
         return chief
 
@@ -120,6 +125,7 @@ class Crew:
     def _on_lost(self, why: str) -> None:
         """Let the step that waits for the lost worker fail, or else end here."""
         self.lost = why
+        self._seen.set()
         last = threading.Timer(_GRACE_SECONDS, self._end)
         last.daemon = True
         last.start()
@@ -139,6 +145,15 @@ class Crew:
             f"{self.lost}; the last checkpoint is kept, and the same command goes on from it, also with another number "
             "of workers"
         )
+
+    def blames(self, error: BaseException) -> bool:
+        """Whether `error` came of a worker that is lost; waits until that is seen, if it may be so."""
+        if isinstance(error, TrainboxError) and error.exit_code != RunFailedError.exit_code:
+            return False  # whatever has a reason of its own keeps it
+        cause = error.__cause__ or error
+        if self._contact is not None and type(cause).__name__ in _UNANSWERED:
+            self._seen.wait(self._patience)
+        return self.lost is not None
 
     def end(self, error: BaseException | None) -> None:
         """Tell the others that this worker ends, and how."""
@@ -162,8 +177,7 @@ def gathered(config: RunConfig) -> Iterator[Crew]:
     try:
         yield crew
     except BaseException as error:
-        # Whatever has a reason of its own keeps it; a step that failed because nobody answered has none.
-        if crew.lost and not (isinstance(error, TrainboxError) and error.exit_code != RunFailedError.exit_code):
+        if crew.blames(error):
             raise RunFailedError(crew.message) from error
         crew.end(error)
         raise
